@@ -45,7 +45,7 @@ static int act(void *arg)
 	return atoi(action);
 }
 
-/* A child: what it got comes before the arguments of its leader. */
+/* A child: its own arguments come before those of its leader. */
 static int be_child(char **argv)
 {
 	char text[8] = "";

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One lock protects the list of ports and what waits in each to be taken. Ports
- * announce arrivals as devices do: once, to who has armed.
+ * One lock protects the list of datagram endpoints and the datagrams that wait
+ * in each. An arrival is announced once, to an endpoint that has armed, as
+ * devices do.
  */
 #include "fake_network.h"
 
@@ -24,7 +25,7 @@
 #include "transport/multicast.h"
 #include "transport/transport.h"
 
-/* So many may be under way: few, so that ports often have no room. */
+/* The most datagrams under way: few, so that endpoints often have no room. */
 #define UNDER_WAY 8
 
 struct network {
@@ -205,7 +206,7 @@ static void port_arm(struct multicast_port *base)
 
 	pthread_mutex_lock(&lock);
 	port->armed = true;
-	/* What is under way completes some time. */
+	/* Datagrams under way complete some time. */
 	if (port->under_way)
 		announce(port);
 	pthread_mutex_unlock(&lock);
@@ -366,7 +367,7 @@ struct user {
 
 static struct user *users;
 
-/* Answers are on their way; and so many were asked for. */
+/* Answers are on their way, and this many were asked for. */
 static _Atomic bool adds_are_held;
 static _Atomic uint32_t n_adds;
 
@@ -466,7 +467,7 @@ static int added(struct remote *remote, uint64_t offset, uint64_t *before)
 	return 1;
 }
 
-/* Who lets answers go on wakes all. */
+/* A thread that lets answers go on wakes all. */
 static void arm_words(struct remote *remote)
 {
 	(void)remote;

@@ -159,7 +159,7 @@ static void start_ring(struct fake_ring *ring, struct ring_geometry g,
 	char *in_region;
 
 	cr_assert_not_null(ring->region.base);
-	/* Whatever was there, a ring starts empty. */
+	/* A ring starts empty, whatever the memory had. */
 	memset(ring->region.base, 0xa5, size);
 	ring->region.transport = ring->remote.transport = &ring->transport;
 	in_region = (char *)ring->region.base + ring_offset(&g, RING_INDEX);

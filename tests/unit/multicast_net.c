@@ -344,7 +344,7 @@ void net_stop(struct net *net)
 	free(net->places);
 }
 
-/* What the network hands over to a source, and to a target. */
+/* The datagrams that the network delivers to a source, and to a target. */
 static void source_gets(void *arg, const void *data, size_t size)
 {
 	struct net_source *source = arg;
@@ -372,14 +372,14 @@ static void target_gets(void *arg, const void *data, size_t size)
 	segment = datagram.number - (uint32_t)net->plan.start;
 	if (datagram.type == DATAGRAM_DATA) {
 		cr_assert_lt(segment, net->plan.n_segments);
-		/* What is told as lost may still come. */
+		/* A segment reported as lost may still come. */
 		if (segment >= view->stream.expected - net->plan.start)
 			view->seen[segment] |= SEEN_ARRIVED;
 	}
 	dfi__multicast_receiver_receive(&view->stream, &datagram, net->now);
 }
 
-/* What is read from a slot when it arrives may be another segment's by then. */
+/* A slot that is read on arrival may have another segment by then. */
 static void arrive(struct net *net, struct net_datagram *datagram)
 {
 	size_t size = datagram->header_size + datagram->payload_size;
@@ -526,8 +526,7 @@ static void consume_from(struct net *net, struct net_view *view)
 		look_at_end(net, view);
 }
 
-/* As flows/kinds/replicate/order.c does: what is there goes into the next list.
- */
+/* As flows/kinds/replicate/order.c does: arrivals go into the next list. */
 static void look_at_rings(struct net *net, struct net_target *target)
 {
 	struct merge *merge = &target->merge;
@@ -608,7 +607,7 @@ static void consume(struct net_target *target)
 		dfi__multicast_receiver_progress(&view->stream, net->now);
 		complete &= view->end != 0;
 	}
-	/* It has all, and closes; some time later others learn of it. */
+	/* It has all segments, and closes; others learn of it later. */
 	if (complete && !target->complete) {
 		target->complete = true;
 		target->there = false;
@@ -621,7 +620,7 @@ static bool has_all(const struct net_target *target)
 	return target->complete && !target->lost;
 }
 
-/* Who is gone, or has left, says the registry. */
+/* The registry reports endpoints that died or left. */
 static void hear_of_others(struct net *net)
 {
 	int64_t registry = net->plan.registry_us * US;
@@ -740,7 +739,7 @@ static void earlier(int64_t *first, int64_t at)
 		*first = at;
 }
 
-/* When something happens next. */
+/* The time of the next event. */
 static int64_t next_time(const struct net *net)
 {
 	int64_t first = net->sent ? net->sent->arrives : DEADLINE_NEVER;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See registry_help.h. May not use the client's or the server's internals: the
- * peers here are to be as foreign as a hostile process is.
+ * See registry_help.h. Must not use internals of the client or the server:
+ * these peers must be as foreign as a hostile process.
  */
 #include "registry_help.h"
 
@@ -297,7 +297,7 @@ Dfi__Registry__Message *raw_read(struct raw *raw)
 	return message;
 }
 
-/* Of the reply to what was sent last. */
+/* From the reply to the last request. */
 static int read_error(struct raw *raw)
 {
 	Dfi__Registry__Message *message = raw_read(raw);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A barrier's member at a registry that answers late, and then dies. */
+/* A participant of a barrier at a registry that answers late, and then dies. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>
@@ -20,9 +20,9 @@
 TestSuite(arrival, .timeout = 300);
 
 /*
- * A process that is forked beside the threads of a context may find locks of
- * the sanitizer's allocator held for ever, so both servers are forked before it
- * is opened. One is stopped until its turn comes.
+ * A process that is forked while a context has threads may inherit locked locks
+ * of the sanitizer's allocator. So both servers are forked before it is opened.
+ * One is stopped until its turn.
  */
 static pid_t serve_at(const char *address, bool stopped)
 {
@@ -87,8 +87,7 @@ static bool is_there(void *arg)
 	return !ret;
 }
 
-/* Its call has given up to wait for the answer, and the next one knows better.
- */
+/* Its call has stopped waiting for the answer; the next one gets it. */
 Test(arrival, is_there_at_the_next_registry)
 {
 	struct opening opening = { .attr = DFI_ATTR_INIT };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attaching to a flow whose rings take long to reserve, or whose entry in the
- * registry is damaged. From inside, because from outside neither can be made.
+ * registry is damaged. From inside, because neither can be caused from outside.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 static struct dfi_registry *registry;
 static struct dfi *dfi;
 
-/* How long it takes to reserve memory, beside what it really takes. */
+/* The added time of reserving memory. */
 static int64_t reserve_ns;
 
 /* Keeps the registry busy. */
@@ -41,7 +41,7 @@ static int answer_late(void *arg)
 	return nanosleep(arg, NULL);
 }
 
-/* What the registry is asked next takes a while, too, so that it matters. */
+/* The next request to the registry takes time as well, so that it matters. */
 static void *delay_answers(void *arg)
 {
 	struct timespec time = { .tv_nsec = 200 * NS_PER_MS };
@@ -57,7 +57,7 @@ int fallocate(int fd, int mode, off_t offset, off_t size)
 
 	if (reserve_ns) {
 		nanosleep(&time, NULL);
-		/* The first of what a registry consists of is its server. */
+		/* A registry begins with its server. */
 		if (pthread_create(&delay, NULL, delay_answers, registry) == 0)
 			sem_wait(&delayed);
 	}
@@ -92,7 +92,7 @@ static void teardown(void)
 
 TestSuite(attach, .init = setup, .fini = teardown, .timeout = 300);
 
-/* The registry has done nothing wrong, and is asked only then. */
+/* The registry works, and is asked only then. */
 Test(attach, may_take_longer_than_the_timeout_to_reserve_rings)
 {
 	struct dfi_flow_attr attr = {
@@ -116,7 +116,7 @@ Test(attach, may_take_longer_than_the_timeout_to_reserve_rings)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-/* Have the flow's entry say that a sum is of a field that there isn't. */
+/* Make the flow's entry contain a sum of a missing field. */
 static void damage(void)
 {
 	int64_t deadline = deadline_in_ms(60000);
@@ -149,7 +149,7 @@ static void expect_damage(int ret)
 	cr_assert(strstr(dfi_errmsg(), "'nothing'"), "%s", dfi_errmsg());
 }
 
-/* Whoever attaches has given nothing that could be invalid. */
+/* An attaching endpoint passes nothing that could be invalid. */
 Test(attach, tells_damaged_aggregates_from_invalid_arguments)
 {
 	static const struct dfi_aggregate sum = { DFI_SUM, 0, "value", NULL };

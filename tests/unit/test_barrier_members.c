@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a barrier makes of the registry's events, in the orders that real runs
- * hardly ever show: names used again while others are still in their last use.
+ * A barrier's handling of the registry's events, in orders that are rare in
+ * real runs: names used again while others are still in their last use.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -193,7 +193,7 @@ Test(member, another_one_in_our_place_is_our_loss)
 	cr_assert_eq(members.lost, SELF);
 }
 
-/* We have missed that it came, as the registry was lost. */
+/* We missed its arrival, as the registry was lost. */
 Test(member, who_waits_for_us_counts_whenever_it_came)
 {
 	uint64_t set = open_all();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What dfi-bench --verify rests on: flow_check() accepts exactly the sequence
- * that a source sends to a target, and nothing damaged, lost, repeated, out of
- * order or misrouted.
+ * The basis of dfi-bench --verify: flow_check() accepts exactly the sequence
+ * that a source sends to a target, and no damaged, lost, repeated, reordered or
+ * misrouted tuple.
  */
 #include <criterion/criterion.h>
 #include <dfi/dfi.h>
@@ -100,7 +100,7 @@ Test(flow_check, accepts_tuples_of_any_size_and_checks_their_last_bytes)
 	}
 }
 
-/* What targets add up is what the plan expects, for tuples of any size. */
+/* The sums of targets equal the plan's, for tuples of any size. */
 Test(plan, expects_the_sum_of_tuples_of_any_size)
 {
 	struct pattern pattern;

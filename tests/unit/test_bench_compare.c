@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What dfi-bench says of the sides that it compares, with rounds that are made
- * up here: whose content was wrong, and how tuples travelled.
+ * dfi-bench's report of the sides that it compares, with invented rounds: wrong
+ * content, and the way of tuples.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -16,8 +16,10 @@ static struct side sides[N_SIDES];
 static struct common_options options;
 static struct comparison comparison;
 
-/* The side, by its tuples' size, whose rounds are wrong if they are checked,
- * or if they are not. */
+/*
+ * The tuple size identifies the side whose rounds are wrong if they are
+ * checked, or if they are not.
+ */
 static uint32_t wrong_if_checked, wrong_if_not;
 
 /* What each round tells. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a combiner computes: against a plain loop over random schemas, keys and
+ * The results of a combiner: against a plain loop over random schemas, keys and
  * aggregates; and the rules of aggregate.h one by one.
  */
 #include <criterion/criterion.h>
@@ -154,7 +154,7 @@ Test(rules, sums_wrap_unless_they_are_checked)
 	cr_assert_eq(compute(sum, rows, 2, &number), -EOVERFLOW);
 	expect_text("sum_number");
 	expect_text("all tuples");
-	/* What is too much on the way is not too much in the end. */
+	/* An overflow on the way is no overflow in the end. */
 	cr_assert_eq(compute(sum, rows, 3, &number), 0);
 	cr_assert_eq(number, INT64_MAX);
 	rows[0].number = INT64_MIN;
@@ -215,7 +215,7 @@ Test(rules, extremes_pass_nan_over_and_sums_do_not)
 	cr_assert(isnan(real_of(DFI_SUM, rows, 2)));
 }
 
-/* An identity must not be seen: all values are on its other side. */
+/* The identity must not show: all values are on its other side. */
 Test(rules, extremes_are_of_what_came)
 {
 	struct row rows[20];
@@ -398,7 +398,7 @@ Test(groups, are_bounded)
 	dfi__plan_free(plan);
 }
 
-/* A machine that tells of so much memory. */
+/* A machine that reports this much memory. */
 static void set_room(const char *root, unsigned kib)
 {
 	char name[64];
@@ -413,7 +413,7 @@ static void set_room(const char *root, unsigned kib)
 	cr_assert_eq(fclose(file), 0);
 }
 
-/* New groups, until there are so many, or an error. */
+/* Add new groups until there are this many, or an error. */
 static int add_groups(struct groups *groups, uint64_t n)
 {
 	uint64_t taken, k;
@@ -428,7 +428,7 @@ static int add_groups(struct groups *groups, uint64_t n)
 	return ret;
 }
 
-/* Else the kernel would end this process, or another one. */
+/* Otherwise the kernel would kill this process, or another one. */
 Test(groups, that_memory_is_not_left_for_are_refused)
 {
 	const struct dfi_aggregate count = { .function = DFI_COUNT };
@@ -441,11 +441,11 @@ Test(groups, that_memory_is_not_left_for_are_refused)
 	cr_assert_not_null(mkdtemp(root));
 	dfi__groups_root = root;
 	cr_assert_eq(dfi__groups_init(&groups, plan, GROUPS_MAX), 0);
-	/* Of less than twice as many records some are had. */
+	/* With less than twice the memory, some groups fit. */
 	set_room(root, 2048);
 	cr_assert_eq(add_groups(&groups, 130000), 0);
 	cr_assert_lt(groups.room, 2 * groups.n);
-	/* All slots are there twice until they have moved. */
+	/* All slots exist twice until they have moved. */
 	cr_assert_eq(add_groups(&groups, 300000), -ENOMEM);
 	cr_assert_lt(groups.n, 300000);
 	expect_text("the next take 4194304 bytes, but 2097152 are left "
@@ -489,7 +489,7 @@ Test(groups, of_no_key_take_in_tuples_and_records_in_any_order)
 	dfi__plan_free(plan);
 }
 
-/* From a table that caches hold to one that they don't, and back. */
+/* From a table that fits the caches to one that doesn't, and back. */
 Test(groups, keep_their_records_while_the_table_grows)
 {
 	enum {
@@ -661,7 +661,7 @@ static void make_aggregates(void)
 		snprintf(random_flow.result_names[i],
 		    sizeof(random_flow.result_names[0]), "r%u", i);
 		random_flow.aggregates[i] = (struct dfi_aggregate){
-			/* Often the same as before, so that runs come about. */
+			/* Often the same as before, so that runs occur. */
 			.function = i && draw(3)
 			    ? random_flow.aggregates[i - 1].function
 			    : 1 + (uint32_t)draw(DFI_AVG),
@@ -899,7 +899,7 @@ static void init_partials(
 	char *memory = malloc(size + sizeof(uint64_t));
 
 	cr_assert_not_null(memory);
-	/* Whatever it holds; and what is behind it stays. */
+	/* Whatever it holds; and the memory behind it is unchanged. */
 	memset(memory, 0xa5, size + sizeof(uint64_t));
 	dfi__partials_init(partials, plan, max, memory);
 }
@@ -921,7 +921,9 @@ static void merge_partials(struct groups *to, struct partials *from)
 	dfi__partials_clear(from);
 }
 
-/* As a source does it: whenever the table is full, its records go on. */
+/*
+ * As in a source: whenever the table is full, its partial aggregates are sent.
+ */
 static void fold_partials(struct groups *to, struct partials *partials,
     const char *tuples, uint64_t n)
 {
@@ -939,7 +941,7 @@ static void fold_partials(struct groups *to, struct partials *partials,
 	}
 }
 
-/* Keys that one multiplication by this sends to the same place. */
+/* Multiplied by this, these keys all have the same slot. */
 static void fold_alike(uint64_t step, uint32_t max, uint32_t expected)
 {
 	const struct dfi_aggregate count = { .function = DFI_COUNT };
@@ -961,7 +963,7 @@ static void fold_alike(uint64_t step, uint32_t max, uint32_t expected)
 		    partials_record(&partials, (uint32_t)i)[0], (i + 1) * step);
 		cr_assert_eq(partials_record(&partials, (uint32_t)i)[1], 1);
 	}
-	/* One more is one too many, and one that is there is not. */
+	/* One more is one too many; a known one is not. */
 	rows[0].key = UINT64_MAX;
 	if (taken == max)
 		cr_assert_eq(
@@ -993,7 +995,7 @@ static uint64_t inverse_of(uint64_t factor)
 	return inverse;
 }
 
-/* 2^64 divided by the golden ratio, as a factor that everybody knows. */
+/* 2^64 divided by the golden ratio, a well-known factor. */
 #define KNOWN_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
 /* With that factor, all of them belong in one slot. */
@@ -1002,7 +1004,7 @@ Test(partials, of_keys_that_were_chosen_to_meet_are_spread)
 	fold_alike(inverse_of(KNOWN_FACTOR), 8192, 8192);
 }
 
-/* Who knows the factor can do it. */
+/* Anybody who knows the factor can do it. */
 Test(partials, end_early_where_the_hash_fails)
 {
 	const struct dfi_aggregate count = { .function = DFI_COUNT };
@@ -1044,7 +1046,7 @@ Test(spread, is_drawn_anew_and_even)
 	    dfi__spread_is_even((KNOWN_FACTOR & ~UINT64_C(0xffffffff)) | 1));
 }
 
-/* Whatever is drawn, keys as programs have them lie apart. */
+/* For any random factor, usual keys are spread. */
 Test(partials, of_any_distance_are_spread)
 {
 	unsigned shift, round;
@@ -1064,7 +1066,7 @@ static uint64_t key_of_hash(uint64_t hash)
 	return hash ^ hash >> 33;
 }
 
-/* All slots that look-ups of all groups pass on their way. */
+/* All slots that look-ups of all groups visit. */
 static uint64_t count_steps(const struct groups *groups)
 {
 	uint64_t mask = groups->n_slots - 1, slot, hash, n = 0;
@@ -1184,8 +1186,8 @@ Test(partials, of_key_zero_and_of_no_key)
 static uint64_t n_of_records; /* plans whose results are records */
 
 /*
- * At once, or in parts by several tables of which one takes in the others, and
- * by one of partial aggregates.
+ * At once, or in parts by several tables of which one merges the others, and by
+ * one of partial aggregates.
  */
 static void run(uint64_t seed)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What programs share: standard output that is checked, error messages, and
- * child processes, tried with a program that uses them (common_peer.c).
+ * Shared code of programs: checked standard output, error messages, and child
+ * processes, tested with a program that uses them (common_peer.c).
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ static void await(int fd)
 	cr_assert_eq(poll(&pollfd, 1, DEADLINE_MS), 1, "nothing comes");
 }
 
-/* Read up to the end, which is there once all writers have ended. */
+/* Read to the end, which comes when all writers have ended. */
 static size_t read_all(int fd, char *text, size_t size)
 {
 	char rest[4096];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory that programs take for what is left, in a tree of files. */
+/* The free memory as programs compute it, in a tree of files. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 

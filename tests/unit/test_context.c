@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A context that is closed while somebody is in a call that was given it. */
+/* A context that is closed during a call with it. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -105,7 +105,7 @@ static bool is_retired(void *arg)
 	return __atomic_load_n(&dfi->magic, __ATOMIC_SEQ_CST) != CONTEXT_MAGIC;
 }
 
-/* One that has seen that it is open, and not yet that it is being closed. */
+/* A call that has seen it open, and not yet its close. */
 Test(context, stays_while_a_call_looks_whether_it_is_closed)
 {
 	struct closing closing = { .done = false };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that others write to while they are read: the bytes of one moment, or
- * an error.
+ * Files that others write to during the read: the bytes of one moment, or an
+ * error.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>

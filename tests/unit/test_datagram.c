@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What travels: each field where it is documented, whatever this machine's byte
- * order, and nothing taken that says what can't be.
+ * Datagrams: each field at its documented place, whatever this machine's byte
+ * order, and no impossible value accepted.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -168,7 +168,7 @@ Test(datagram, comes_back_as_it_was)
 	come_back(true);
 }
 
-/* What it is, with one change, is not taken. */
+/* With one change, it is not accepted. */
 static void refuse(struct datagram datagram, size_t at, unsigned char byte)
 {
 	struct datagram_flow f = flow(true);

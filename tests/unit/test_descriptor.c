@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is published about flows, endpoints and nodes: that it survives the
- * trip, and that nothing that can be read from a registry, cut off or changed
- * anywhere, makes the library crash: it is refused, or it is harmless.
+ * Entries of flows, endpoints and nodes: they survive a round trip, and nothing
+ * read from a registry, cut off or changed anywhere, crashes the library: it is
+ * refused, or harmless.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -384,7 +384,7 @@ Test(descriptor, text_with_control_characters_is_refused)
 	free(data);
 }
 
-/* Use what was accepted, as endpoints would; ASan looks on. */
+/* Use accepted entries as endpoints would, under ASan. */
 static void use(const struct flow *flow)
 {
 	struct ring_geometry g = dfi__flow_geometry(flow);
@@ -404,7 +404,7 @@ static void use(const struct flow *flow)
 	free(tuple);
 }
 
-/* A copy on the heap, so that one byte too many is seen. */
+/* A copy on the heap, so that a read of one byte too many shows. */
 static void try_flow(const void *data, size_t size)
 {
 	void *copy = malloc(size ? size : 1);

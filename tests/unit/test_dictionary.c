@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The texts of a column of GROUP BY, which others have chosen. */
+/* The texts of a GROUP BY column when an attacker chooses them. */
 #include <criterion/criterion.h>
 #include <dfi/dfi.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of a source's writes, as closing waits for it: on a remote that says
- * when they have arrived, or never.
+ * The end of a source's writes, as its close waits for it: on a remote that
+ * says when they have arrived, or never.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -112,7 +112,7 @@ Test(drain, asks_nothing_of_a_target_that_never_was_there, .timeout = 300)
 	cr_assert_eq(looks, 0);
 }
 
-/* Else its connection would be broken when the ring is left. */
+/* Otherwise leaving the ring would break its connection. */
 Test(drain, waits_for_a_target_that_wants_no_more, .timeout = 300)
 {
 	start(3, 1, DFI_WAIT_BLOCK);
@@ -121,7 +121,7 @@ Test(drain, waits_for_a_target_that_wants_no_more, .timeout = 300)
 	cr_assert_gt(looks, 3);
 }
 
-/* What it has not acknowledged by then nobody misses. */
+/* Nobody misses what it has not acknowledged by then. */
 Test(drain, ends_at_a_target_that_wants_no_more_and_is_silent, .timeout = 300)
 {
 	start(UINT32_MAX, 1, DFI_WAIT_BLOCK);

@@ -62,7 +62,7 @@ Test(error_list, keeps_the_same_error_once_and_counts_it)
 	cr_assert_eq(seen.info[0].count, 1);
 	cr_assert_eq(seen.info[0].first_ns, seen.info[0].last_ns);
 	cr_assert_eq(seen.info[1].code, -ENOMEM);
-	/* The one that was met last comes last. */
+	/* The last error that occurred comes last. */
 	cr_assert_eq(seen.info[2].code, -EIO);
 	cr_assert_str_eq(seen.info[2].text, "disk 1 is full");
 	cr_assert_eq(seen.info[2].count, 2);
@@ -140,7 +140,7 @@ struct cancelled {
 	int calls, ret;
 };
 
-/* A log that is written from here may be a cancellation point. */
+/* Writing a log from here may be a cancellation point. */
 static int test_for_a_cancel(void *arg, const struct dfi_error_info *info)
 {
 	struct cancelled *cancelled = arg;
@@ -161,7 +161,7 @@ static void *list_and_say(void *arg)
 	return NULL;
 }
 
-/* A list that is left in the midst is never freed: LeakSanitizer finds it. */
+/* A list abandoned in the middle is never freed: LeakSanitizer finds it. */
 Test(error_list, ends_before_a_cancel_in_its_function_takes_effect)
 {
 	struct cancelled cancelled = { .ret = 1 };

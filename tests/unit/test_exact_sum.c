@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers as texts, and sums that no order of values changes. */
+/* Numbers as texts, and sums that do not depend on order. */
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>

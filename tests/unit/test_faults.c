@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults that are asked for happen, as often as was said, and no others. */
+/* Requested faults happen as often as requested, and no others do. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void take(void *arg, const void *data, size_t size)
 	got.at[number] = got.now;
 }
 
-/* One each microsecond, and then all that was held back. */
+/* One each microsecond, and then all that are held back. */
 static struct faults_counts send_all(const char *text, uint64_t salt)
 {
 	struct faults_counts counts;

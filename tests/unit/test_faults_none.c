@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library that is installed: who asks it for faults is told, not ignored.
+/*
+ * The installed library refuses requests for faults, instead of ignoring them.
  */
 #include <criterion/criterion.h>
 #include <errno.h>

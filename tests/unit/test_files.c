@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Without a file descriptor left: each error says how many who needs, what the
- * limit is, and how to raise it. And those of ours are never 0, 1 or 2.
+ * Without a free file descriptor, each error says how many are needed and for
+ * what, the limit, and how to raise it. The library's descriptors are never 0,
+ * 1 or 2.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -30,7 +31,7 @@
 
 static struct rlimit before;
 
-/* Only so many numbers are left; those that are open stay so. */
+/* Only this many numbers are left; open ones stay open. */
 static void limit_files(int n)
 {
 	struct rlimit low;
@@ -62,7 +63,7 @@ static void assert_remedy(int ret, const char *who, unsigned n)
 	cr_assert(strstr(dfi_errmsg(), "(ulimit -n)"), "%s", dfi_errmsg());
 }
 
-/* Whatever it is that it gets; with one more it would have worked. */
+/* With any number of descriptors; one more would have been enough. */
 Test(files, that_a_thread_needs_are_told)
 {
 	struct loop *loop;
@@ -98,7 +99,7 @@ static void *start_loops(void *arg)
 	return NULL;
 }
 
-/* libevent would end the process in the one that gets only some. */
+/* libevent would end the process that gets only some. */
 Test(files, that_several_threads_need_at_once_end_no_process)
 {
 	pthread_t threads[3];
@@ -296,7 +297,7 @@ Test(files, of_the_system_are_known_before_they_are_used_up)
 	dfi__loop_stop(loop);
 }
 
-/* In a child without standard files; what it returns is the line that fails. */
+/* In a child without standard files. Returns the line that fails. */
 static int look_at_standard_files(void)
 {
 	struct loop *loop;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a forked child does with the descriptors that it is to close. It says
- * with its exit status what it has found.
+ * A forked child and the descriptors that it has to close. Its exit status is
+ * the result.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -165,7 +165,7 @@ Test(fork_files, are_not_mapped_in_a_child)
 	cr_assert_eq(in_child(is_unmapped, fds), 1);
 }
 
-/* Then the numbers are free, which is all that can be done. */
+/* Then the numbers are free: no more can be done. */
 Test(fork_files, are_closed_where_no_other_can_be_opened)
 {
 	struct rlimit limit;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a target's application sees of segments that were lost, and what both
- * see when their counts differ. Nothing loses any segments here: the test
- * writes into the rings what a stream would (buffers/multicast/receiver.h), or
- * what neither end has written.
+ * Lost segments as a target's application sees them, and counts of both ends
+ * that differ. Nothing loses segments here: the test writes into the rings what
+ * a receiver would (buffers/multicast/receiver.h), or what neither end has
+ * written.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -162,10 +162,10 @@ Test(gap, is_told_once_and_the_flow_goes_on)
 	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
 	arrive(4);
 	expect_key(4);
-	/* It stays what was told last. */
+	/* The last reported one stays. */
 	cr_assert_eq(dfi_target_gap(target, &gap), 0);
 	cr_assert_eq(gap.first, 1);
-	/* All are given back: there is room for a ring of others. */
+	/* All are given back: another ring of segments fits. */
 	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
 	lose(5, SEGMENTS);
 	cr_assert_eq(dfi_target_consume(target, &tuple), -ENODATA);
@@ -295,7 +295,7 @@ static void send_five(void)
 	cr_assert_eq(dfi_source_flush(sources[1]), 0);
 }
 
-/* The whole text; who says it, has only its process for itself. */
+/* The whole text; its author knows only its own process. */
 static void expect_damage(int ret, bool by_source, const char *what)
 {
 	char host[64] = "", whole[200], own[32], text[600];
@@ -328,7 +328,7 @@ static void end_in_vain(uint32_t index)
 	sources[index] = NULL;
 }
 
-/* The source ends, and then its end mark has been something else. */
+/* The source ends, then its end mark is changed. */
 static void end_otherwise(uint64_t tuples, uint64_t segments, const char *what)
 {
 	struct segment_footer *end =
@@ -376,7 +376,7 @@ Test(counts, of_a_segment_that_lack_tuples_name_both_ends)
 	end_in_vain(1);
 }
 
-/* Of segments that it has never got. */
+/* Of segments that it has never received. */
 Test(counts, of_a_target_that_gives_too_much_back_name_both_ends)
 {
 	struct ring_header *header = (void *)ring();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How large default rings are, by the caches and by how many they are. */
+/* The size of default rings, by the caches and the number of rings. */
 #include <criterion/criterion.h>
 
 #include "flows/declare/geometry.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The look at memory before a target begins to wait (dfi__target_glance()):
- * what it finds, when it doesn't look, and that it takes nothing.
+ * The look at memory before a target begins to wait (dfi__target_glance()): its
+ * results, when it doesn't look, and that it takes nothing.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -76,7 +76,7 @@ Test(glance, sees_a_segment_and_leaves_it_there)
 	cr_assert(!dfi__target_glance(target));
 }
 
-/* There would be nothing to take for intake.c. */
+/* intake.c would find nothing to take. */
 Test(glance, takes_no_change_for_a_segment)
 {
 	open_ends(DFI_SHUFFLE, DFI_WAIT_ADAPTIVE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which hosts share memory, and what is said of those that don't. */
+/* Which hosts share memory, and the text for those that don't. */
 #include <criterion/criterion.h>
 #include <string.h>
 

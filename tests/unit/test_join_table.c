@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hash table of radix_join: where keys go that others have chosen. */
+/*
+ * The hash table of radix_join: the buckets of keys that an attacker has
+ * chosen.
+ */
 #include <criterion/criterion.h>
 
 #include <unistd.h>
@@ -33,7 +36,7 @@ Test(join_table, spreads_dense_keys_evenly)
 	cr_assert_leq(count_overflows(1), N / 100);
 }
 
-/* By the inverse of the factor that all know, all go to one bucket. */
+/* By the inverse of a well-known factor, all go to one bucket. */
 Test(join_table, spreads_keys_that_were_chosen_for_one_bucket)
 {
 	const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Key files: how they are made, and which of them are refused. */
+/* Key files: their creation, and which of them are refused. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,7 +109,7 @@ Test(key_file, of_another_user_is_refused)
 	*strrchr(directory, '/') = '\0';
 	cr_assert_eq(chmod(directory, 0755), 0);
 	cr_assert_eq(chown(path, 1, 1), 0);
-	/* Root may take whose file it likes. */
+	/* Root may use anybody's file. */
 	cr_assert_eq(dfi__key_file_read(path, key), 0);
 	cr_assert_eq(chmod(path, 0604), 0);
 	cr_assert_eq(seteuid(65534), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The log on stderr: whole lines in order, and nobody waits for a stderr that
- * takes nothing.
+ * The log on stderr: whole lines in order, and nobody waits for a blocked
+ * stderr.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -27,7 +27,7 @@
 #include "base/loop.h"
 
 #define LONG_MS 60000
-/* What a call may take that is not held up, on a busy machine. */
+/* The longest time of a call that is not held up, on a busy machine. */
 #define SOON_NS ((int64_t)10 * NS_PER_S)
 
 /* Where stderr was before, and the pipe in its place. */
@@ -88,7 +88,7 @@ static void read_until(const char *end)
 		    "'%s' never came", end);
 		n = read(reader, text + length, sizeof(text) - 1 - length);
 		cr_assert_gt(n, 0);
-		/* What fills the pipe ends no text. */
+		/* The filling of the pipe ends no text. */
 		for (; n > 0; n--, length++)
 			if (!text[length])
 				text[length] = '.';
@@ -116,7 +116,7 @@ Test(log, lines_and_what_the_application_writes_come_in_order)
 	}
 }
 
-/* As many as no buffer takes. */
+/* More than any buffer holds. */
 #define MANY 5000
 
 static void log_many(void)
@@ -183,7 +183,7 @@ Test(log, a_full_pipe_does_not_hold_a_control_thread_up)
 	dfi__loop_stop(loop);
 }
 
-/* Which the pipe's other users would feel. */
+/* The pipe's other users would notice. */
 Test(log, the_file_stays_as_it_is_while_it_takes_nothing)
 {
 	fill_pipe();
@@ -253,7 +253,7 @@ Test(log, of_a_child_does_not_wait_for_its_parents_stderr)
 	cr_assert_null(strstr(text, "the parent's"));
 }
 
-/* What speaks no protocol of ours makes the registry log a line. */
+/* A connection without our protocol makes the registry log a line. */
 static void send_nonsense(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control thread: where calls run, what comes back, and how it looks to
- * the process around it.
+ * The control thread: where calls run, what they return, and its effects on the
+ * process.
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -262,7 +262,7 @@ Test(loop, whose_stack_has_no_room_names_the_limit)
 
 	cr_assert_eq(getrlimit(RLIMIT_AS, &before), 0);
 	low = before;
-	/* With some room, which is less than for a stack. */
+	/* With some room, but less than a stack. */
 	low.rlim_cur = before.rlim_max - 1;
 	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
 	low.rlim_cur -= dfi__memory_address_room(&limit) - (1 << 20);
@@ -370,7 +370,7 @@ static sem_t finished;
 
 static void finish(void *arg)
 {
-	/* On its thread a call runs at once. */
+	/* On its own thread a call runs at once. */
 	if (dfi__loop_call(arg, hold_loop, NULL) == 0)
 		sem_post(&finished);
 }

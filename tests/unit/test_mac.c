@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HMACs, and what OpenSSL may do in a process for them and for TLS: it
- * registers no exit handler, in whichever way it is used first. Each case is a
- * process.
+ * HMACs, and OpenSSL's effects on a process for them and for TLS: it registers
+ * no exit handler, whichever use comes first. Each case is a process.
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>

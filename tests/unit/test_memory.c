@@ -208,7 +208,7 @@ Test(memory, group_is_looked_for_below_what_is_mounted)
 	expect_room(3 * MIB, "/cg roup/inner/memory.max is 4194304");
 	put("/proc/self/cgroup", "0::/pods/pod\n");
 	expect_room(7 * MIB, "/cg roup/memory.max is 8388608");
-	/* What is mounted is not above these groups. */
+	/* The mount is not above these groups. */
 	put("/proc/self/cgroup", "0::/pods/pods/inner\n");
 	expect_room(UINT64_MAX, "");
 	put("/proc/self/cgroup", "0::/../pods/pod/inner\n");
@@ -226,7 +226,7 @@ Test(memory, group_may_be_outside_of_its_namespace)
 	expect_room(UINT64_MAX, "");
 	put("/proc/self/mountinfo", CGROUP2("/..", "/sys/fs/cgroup"));
 	expect_room(3 * MIB, "/sys/fs/cgroup/a/memory.max is 4194304");
-	/* It is somewhere below, nobody knows where. */
+	/* It is somewhere below, at an unknown place. */
 	put("/proc/self/mountinfo", CGROUP2("/../..", "/sys/fs/cgroup"));
 	expect_room(7 * MIB, "/sys/fs/cgroup/memory.max is 8388608");
 	put("/proc/self/mountinfo", CGROUP2("/../../b", "/sys/fs/cgroup"));

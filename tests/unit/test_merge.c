@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The two lists of an ordered flow's target, and rings below them, over the
- * wrap-around of places and of segment numbers.
+ * wrap-around of positions and of segment numbers.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -107,7 +107,7 @@ Test(merge, rings_that_have_ended_are_not_looked_at)
 	dfi__merge_free(&merge);
 }
 
-/* Streams of rising places, dealt at random, that arrive in any order. */
+/* Streams of rising positions, dealt at random, that arrive in any order. */
 static void deal(unsigned seed, uint64_t start)
 {
 	uint64_t places[N_RINGS][N_SEGMENTS], place;
@@ -148,7 +148,7 @@ Test(merge, random_arrivals_are_delivered_by_place)
 		deal(seed, starts[seed % N_STARTS] - seed);
 }
 
-/* What a sequencer gives, here and now. */
+/* The answer of a sequencer, at once. */
 static int draw(void *arg, uint64_t *global)
 {
 	uint64_t *next = arg;
@@ -165,7 +165,7 @@ static void start_ring(struct fake_ring *ring, bool verified, uint64_t first)
 	    false, SEGMENT_GLOBAL | (verified ? SEGMENT_CHECKSUM : 0));
 }
 
-/* The place is in each ring's segment, whole, and the checksum covers it. */
+/* The position is in each ring's segment, whole, and the checksum covers it. */
 static void send_and_read(bool verified, uint64_t first, uint64_t place)
 {
 	struct fake_ring rings[2];
@@ -186,7 +186,7 @@ static void send_and_read(bool verified, uint64_t first, uint64_t place)
 	replica_writer.draw = draw;
 	replica_writer.draw_arg = &next;
 	for (i = 0; i < 40; i++, place++) {
-		/* A failure to draw sends nothing, and may be repeated. */
+		/* A failed draw sends nothing, and may be repeated. */
 		if (next % 128 == 77) {
 			cr_assert_eq(dfi__replica_open(&replica_writer), 1);
 			cr_assert_eq(
@@ -310,7 +310,7 @@ Test(merge, segment_waits_for_its_place)
 	cr_assert_eq(dfi__replica_open(&replica_writer), 1);
 	cr_assert_not(fan_waits(&replica_writer));
 	expect_segment(&ring, MERGE_FIRST_PLACE, i);
-	/* A part stays in its segment, with what is added meanwhile. */
+	/* A part stays in its segment, with tuples added meanwhile. */
 	i = 2;
 	at = replica_writer.lane.segment;
 	memcpy(at, &i, TUPLE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Multicast ports over verbs: they need a device, so these tests run where
- * DFI_TEST_DEVICE names one, as in the testbed. The last ones need none: there,
- * what devices report is made by hand.
+ * Datagram endpoints over verbs: they need a device, so these tests run where
+ * DFI_TEST_DEVICE names one, as in the testbed. The last ones need none: they
+ * make the device's reports by hand.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 #include "../proc/descriptors.h"
 
-/* The loss of what a queue of a device can't take isn't what is tested. */
+/* Loss by a full queue of a device isn't tested here. */
 #define PATIENCE_NS (INT64_C(60) * NS_PER_S)
 #define GROUP "239.201.3.7"
 #define KEY 0x12345678
@@ -54,7 +54,7 @@ static void stop(void)
 
 TestSuite(multicast, .init = start, .fini = stop);
 
-/* A port, and what came to it. */
+/* A datagram endpoint, and its arrivals. */
 struct end {
 	struct multicast_port *port;
 	uint32_t n;
@@ -155,7 +155,7 @@ Test(multicast, group_gets_what_is_sent_to_it_and_its_sender_does_not)
 	close_end(&two);
 }
 
-/* What is not sent inline comes from two places; up to what the MTU lets. */
+/* A datagram that is not sent inline comes from two places, up to the MTU. */
 Test(multicast, payload_follows_its_header_up_to_the_largest_datagram)
 {
 	static struct end source, one;
@@ -205,7 +205,7 @@ Test(multicast, single_port_is_reached_by_its_address)
 	    0);
 	cr_assert_eq(send_to(&source, to_two, "two", NULL, 0), 0);
 	await(&two, 1);
-	/* The other way, to who is in no group. */
+	/* The other direction, to an endpoint in no group. */
 	cr_assert_eq(two.port->ops->peer_open(
 			 two.port, &source.port->address, &to_source),
 	    0);
@@ -301,7 +301,7 @@ Test(multicast, armed_port_says_when_something_came_or_its_time_has_come)
 	await(&one, 1);
 	one.port->ops->alarm(one.port, clock_now_ns() + NS_PER_MS);
 	await_ready(&one);
-	/* A time that has passed is one, too. */
+	/* A time in the past is a time as well. */
 	one.port->ops->alarm(one.port, 0);
 	await_ready(&one);
 	close_end(&source);
@@ -350,7 +350,7 @@ Test(multicast, what_finds_no_receive_is_lost_and_nothing_else)
 	for (i = 0; sent < 200 && clock_now_ns() < deadline; i++)
 		sent += send_to(&source, NULL, "many", NULL, 0) == 0;
 	cr_assert_eq(sent, 200);
-	/* When one more arrives, all that came before are taken. */
+	/* One more arrival takes all earlier ones along. */
 	for (i = 0; memcmp(one.last, "end", 3) != 0; i++) {
 		cr_assert_lt(clock_now_ns(), deadline);
 		snprintf(text, sizeof(text), "end%u", i);
@@ -498,7 +498,7 @@ static void *hold_in_thread(void *arg)
 	return NULL;
 }
 
-/* Of what a port has, only a timer and rdma_cm's descriptor. */
+/* A datagram endpoint has only a timer and rdma_cm's descriptor. */
 static struct verbs_port *make_port(struct verbs *of)
 {
 	struct verbs_port *made = calloc(1, sizeof(*made));

@@ -2,7 +2,7 @@
 /*
  * Multicasts over a network that loses, repeats, reorders and delays datagrams:
  * the tests of replicate flows (flow/test_replicate.c, test_groups.c and
- * test_order.c), which are linked here, and what only such a network shows.
+ * test_order.c), which are linked here, and effects of such a network.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -26,7 +26,7 @@ enum {
 static struct rig rig;
 static struct dfi_target *targets[MAX_ENDS];
 
-/* Before anything else; what is set by hand stays. */
+/* First of all; values set by hand stay. */
 __attribute__((constructor)) static void set_faults(void)
 {
 	setenv("DFI_TRANSPORT", "verbs", 1);
@@ -88,13 +88,13 @@ struct end {
 	uint32_t index;
 	uint64_t n; /* of each source */
 	uint64_t n_lost, n_gaps;
-	/* Of an ordered flow: whose segment is at each place, and which. */
+	/* For an ordered flow: the source and the segment of each position. */
 	uint32_t *order;
 	uint64_t n_places;
 	char text[300];
 };
 
-/* So many segments of a source, from number first on. */
+/* This many segments of a source, from number first on. */
 static void note_places(
     struct end *end, uint32_t source, uint64_t first, uint32_t n)
 {
@@ -105,7 +105,9 @@ static void note_places(
 		    (uint32_t)(first + i);
 }
 
-/* Of a flow with groups, whom a segment is for: one target, or both. */
+/*
+ * For a flow with target sets, the receivers of a segment: one target, or both.
+ */
 static uint64_t set_of(uint64_t segment)
 {
 	return 1 + segment % 3;
@@ -132,7 +134,7 @@ static void *run_source(void *arg)
 	return NULL;
 }
 
-/* Segments up to number upto are passed over: they are for others. */
+/* Skip segments up to number upto: they are for others. */
 static bool pass_over(const struct end *end, uint64_t *next, uint64_t upto)
 {
 	while (routing && *next / SEGMENT < upto && *next % SEGMENT == 0 &&
@@ -180,7 +182,7 @@ static bool take_batch(
 	return true;
 }
 
-/* Each tuple comes, or lies in a gap that is told where it would have come. */
+/* Each tuple comes, or is in a gap reported at its place. */
 static void *run_target(void *arg)
 {
 	struct end *end = arg;
@@ -258,14 +260,14 @@ Test(cast, losses_are_told_where_they_are)
 	lose_some();
 }
 
-/* Also those of segments for others: nobody knows whose they were. */
+/* Also those of segments for others: their receivers are unknown. */
 Test(cast, losses_are_told_to_all_whoever_they_were_for)
 {
 	routing = DFI_ROUTE_DIRECT;
 	lose_some();
 }
 
-/* Each place of the order has the same segment at all, or the same loss. */
+/* Each position has the same segment at all, or the same loss. */
 Test(cast, losses_are_told_at_their_places_in_the_order)
 {
 	ordered = 1;
@@ -283,7 +285,7 @@ static void expect_key(struct dfi_target *target, uint32_t source, uint64_t key)
 	cr_assert_eq(target->head.source, source);
 }
 
-/* A place that was taken, and then nothing is sent: its source aborts. */
+/* A position is taken, and then no segment is sent: its source aborts. */
 Test(cast, place_that_nobody_fills_ends_the_order_before_it)
 {
 	struct dfi_source *sources[2];
@@ -333,7 +335,9 @@ static bool all_is_given_back(void *arg)
 	return given;
 }
 
-/* Else it would ask for ever: a segment is less than what is said unasked. */
+/*
+ * Otherwise it would ask for ever: an unasked report has more than a segment.
+ */
 Test(cast, source_hears_of_the_last_segment_that_is_given_back)
 {
 	struct dfi_source *source;
@@ -385,7 +389,7 @@ Test(cast, closing_waits_for_who_misses_something_as_long_as_it_is_told)
 	fake_network_cut();
 	assert_error(dfi_source_close(source), -ETIMEDOUT, "flow 'f'",
 	    "source 0", "target 0");
-	/* Who doesn't have all of a source that is gone is told so. */
+	/* A target that lacks segments of a dead source gets an error. */
 	assert_error(consume_soon(targets[0], &tuple), -ECONNRESET,
 	    "flow 'f': source 0 ", "died or closed before the end");
 	cr_assert_eq(dfi_target_close(targets[0]), -ECONNRESET);
@@ -404,7 +408,7 @@ static bool sleeps(void *arg)
 	return stats.sleeps > 0;
 }
 
-/* Nobody tells it that this target won't answer any more. */
+/* It does not learn that this target won't answer any more. */
 Test(cast, abort_ends_closing)
 {
 	struct dfi_source *source;
@@ -492,7 +496,7 @@ Test(cast, device_that_is_removed_fails_both_ends)
 	cr_assert_eq(pthread_join(target.thread, NULL), 0);
 	expect_broken(&source, "with target ");
 	expect_broken(&target, "source 0");
-	/* What had come in order is there. */
+	/* All segments that had come in order are there. */
 	go_on_until_error(&idle);
 	expect_broken(&idle, "source 0");
 	cr_assert_leq(idle.n, SEGMENT * SEGMENTS);

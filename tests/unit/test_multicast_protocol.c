@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Multicast over datagrams, over a network that loses, repeats, reorders and
- * delays them: what docs/replicate.md promises, with many seeds, and for each
- * kind of datagram that is lost. DFI_TEST_SEEDS: how many for each rate
- * of losses, and for late datagrams, instead of 1000.
+ * delays them: the promises of docs/replicate.md, with many seeds, and for each
+ * kind of lost datagram. DFI_TEST_SEEDS: how many for each rate of losses, and
+ * for late datagrams, instead of 1000.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -75,7 +75,7 @@ static void all_have_all(const struct net *net)
 		cr_assert(net->sources[s].complete);
 }
 
-/* As datagrams are lost that loses() names, or none. */
+/* The datagrams that loses() names are lost, or none. */
 static void run(const struct net_plan *plan,
     bool (*loses)(
 	struct net *net, const struct datagram *datagram, uint32_t receiver),
@@ -156,7 +156,7 @@ static void is_quiet(const struct net *net)
 	cr_assert_lt(net->now, 30 * NS_PER_MS);
 }
 
-/* What it costs: one datagram for each, and a report for a quarter ring. */
+/* The cost: one datagram for each, and a report for a quarter ring. */
 Test(stream, without_losses_there_is_little_but_segments)
 {
 	struct net_plan plan = {
@@ -189,7 +189,7 @@ static bool lose_tenths(
 	    !tenths[receiver][segment]++;
 }
 
-/* Each was sent again once, and nobody waited for a timer. */
+/* Each was sent again once, and no timer was needed. */
 static void is_quick(const struct net *net)
 {
 	all_have_all(net);
@@ -314,8 +314,7 @@ Test(stream, lost_tail_is_found_by_the_state)
 
 /* With notify. */
 
-/* Nothing of it is counted as lost that came in time, and nothing comes late.
- */
+/* No segment that came in time is counted as lost, and none comes late. */
 static void lost_is_what_was_dropped(const struct net *net)
 {
 	struct faults_counts counts;
@@ -343,7 +342,9 @@ static void lost_is_what_was_dropped(const struct net *net)
 		cr_assert_eq(net->sources[s].stream.counts.resent, 0);
 }
 
-/* multicast_net.c checks each segment: told once, and only if it had not come.
+/*
+ * multicast_net.c checks that each segment is reported once, and only if it had
+ * not come.
  */
 static void notify_seeds(const char *faults)
 {
@@ -370,7 +371,10 @@ Test(stream, notify_tells_what_is_lost_of_20_percent)
 	notify_seeds("drop=0.2,duplicate=0.05");
 }
 
-/* Later than gap_timeout is lost, too; lost_is_what_was_dropped() is not so. */
+/*
+ * Later than gap_timeout counts as lost, so lost_is_what_was_dropped() does not
+ * hold.
+ */
 Test(stream, notify_drops_what_comes_after_it_was_told_as_lost)
 {
 	uint64_t n = n_seeds(), seed;
@@ -455,7 +459,7 @@ static void three_are_lost(const struct net *net)
 	cr_assert_eq(net->targets[0].views[0].n_lost, 3);
 }
 
-/* So that the places are known when gap_timeout is over. */
+/* So that the positions are known when gap_timeout is over. */
 Test(stream, order_with_notify_tells_adjacent_losses_at_once_after_late_answers)
 {
 	struct net_plan plan = few_losses(true);
@@ -496,7 +500,7 @@ Test(stream, notify_comes_to_an_end_if_no_segment_ever_arrives)
 	}
 }
 
-/* In one order; that each has its place, multicast_net.c checks. */
+/* In one order; multicast_net.c checks the position of each. */
 
 static void order_seeds(bool notify, const char *faults, uint64_t n)
 {
@@ -530,7 +534,7 @@ Test(stream, order_with_notify_tells_what_is_lost_of_1_percent)
 	cr_assert_eq(sums.resent, 0);
 }
 
-/* Among them the answers that say where it belongs. */
+/* Among them the answers with its position. */
 Test(stream, order_with_notify_tells_what_is_lost_of_20_percent)
 {
 	order_seeds(true, "drop=0.2,duplicate=0.1", n_seeds() / 2);
@@ -637,7 +641,7 @@ Test(stream, target_that_cancels_is_left_out)
 
 static uint64_t n_cut;
 
-/* Of the dead one's stream a prefix; all of the others'. */
+/* A prefix of the dead one's stream; all of the others'. */
 static void streams_end(const struct net *net)
 {
 	const struct net_view *view;
@@ -688,7 +692,7 @@ Test(stream, dead_source_ends_its_own_stream_only_with_notify)
 
 static uint64_t n_whole;
 
-/* Each target has a beginning of the one order, or all of it. */
+/* Each target has a prefix of the one order, or all of it. */
 static void beginnings_end(const struct net *net)
 {
 	const struct net_target *target;
@@ -725,7 +729,7 @@ static void run_ordered_deaths(bool notify)
 	cr_assert_gt(n_whole, 0);
 }
 
-/* Some die with places that they have sent nothing for. */
+/* Some die with positions for which they have sent no segment. */
 Test(stream, dead_source_ends_the_order_behind_a_beginning)
 {
 	run_ordered_deaths(false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each end of a stream of datagrams by itself, step by step: what it sends, and
- * when, and what it makes of what is old, forged or impossible.
+ * Each end of a datagram stream by itself, step by step: its datagrams and
+ * their times, and its response to old, forged or impossible ones.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -80,7 +80,7 @@ static void begin(void)
 	};
 }
 
-/* A source and what its writer would do. */
+/* A source, and its writer's part. */
 struct sender {
 	struct multicast_sender stream;
 	struct ring_header headers[N_TARGETS];
@@ -223,7 +223,7 @@ static void keep_credits(struct sender *sender)
 	cr_assert(reports(sender, 1, 3, 0, 0, 0));
 	cr_assert_eq(credit(sender, 0), 5);
 	cr_assert_eq(credit(sender, 1), 3);
-	/* Old, what was there before, and what can't be. */
+	/* Old, known, and impossible ones. */
 	cr_assert(!reports(sender, 0, 4, 0, 4, 1));
 	cr_assert(!reports(sender, 0, 5, 0, 0, 0));
 	cr_assert(!reports(sender, 0, W + 1, 0, 0, 0));
@@ -268,7 +268,7 @@ static void send_again(struct sender *sender)
 			(size_t)flow.geometry.slot_size * ((W - 1 + i) % W));
 	}
 	sent.n = 0;
-	/* What it has given back is gone. */
+	/* The segment that it has given back is gone. */
 	cr_assert(!reports(sender, 1, 4, 0, 2, 3));
 	cr_assert_eq(sent.n, 1);
 	cr_assert_eq(sent.datagrams[0].number, (uint32_t)(sender->start + 4));
@@ -349,14 +349,14 @@ static void probe(struct sender *sender)
 		wait = (int64_t)min_u64(
 		    (uint64_t)wait * 2, 500 * (uint64_t)NS_PER_MS);
 	}
-	/* News, and it begins anew; without, it doesn't. */
+	/* News restarts the timer; without news it continues. */
 	cr_assert(!reports(sender, 0, 0, 0, 0, 0));
 	due = dfi__multicast_sender_due(&sender->stream);
 	cr_assert_eq(due - sender->now, 500 * NS_PER_MS);
 	cr_assert(reports(sender, 0, 1, 0, 0, 0));
 	due = dfi__multicast_sender_due(&sender->stream);
 	cr_assert_eq(due - sender->now, GAP);
-	/* All have all that was sent: nothing to ask for. */
+	/* All have all segments: nothing to ask for. */
 	cr_assert(reports(sender, 1, 1, 0, 0, 0));
 	cr_assert_eq(
 	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
@@ -491,7 +491,7 @@ static void fail(struct sender *sender)
 	cr_assert_eq(
 	    dfi__multicast_sender_progress(&sender->stream, sender->now), -EIO);
 	cr_assert_eq(sent.n, 0);
-	/* But who can still be reached is told. */
+	/* But the reachable ones are informed. */
 	cr_assert_eq(dfi__multicast_sender_end(
 			 &sender->stream, FOOTER_FLAG_ABORT, sender->now),
 	    -EIO);
@@ -694,7 +694,7 @@ static void answer(struct receiver *receiver)
 	cr_assert_eq(sent.datagrams[0].flags, DATAGRAM_USED);
 	cr_assert_eq(sent.datagrams[0].n_missing, 0, "they are young");
 	cr_assert_eq(receiver->stream.known - receiver->start, 3);
-	/* Old, impossible: it teaches nothing, but is answered. */
+	/* Old and impossible: it teaches nothing, but gets an answer. */
 	cr_assert(!state(receiver, W + 1, 0, 0));
 	cr_assert(!state(receiver, (uint64_t)0 - 2, DATAGRAM_END, 0));
 	cr_assert(!state(receiver, 0, DATAGRAM_END, 0));
@@ -785,7 +785,7 @@ static void ask_at_once(struct receiver *receiver)
 	cr_assert_eq(sent.datagrams[1].missing[0].first,
 	    (uint32_t)(receiver->start + 1));
 	cr_assert_eq(sent.datagrams[1].missing[0].count, 2);
-	/* That was it, for gap_timeout. */
+	/* That was the last one, for gap_timeout. */
 	data(receiver, 6);
 	data(receiver, 6);
 	cr_assert_eq(sent.n, 2);
@@ -858,7 +858,7 @@ static void tell(struct receiver *receiver)
 	run_timers(receiver);
 	cr_assert_eq(receiver->stream.consumed - receiver->start, 6);
 	cr_assert_eq(receiver->reader.total, 3);
-	/* 1 and 2 were two tuples; of 5 nobody knows yet. */
+	/* 1 and 2 were two tuples; 5 is still unknown. */
 	cr_assert_eq(receiver->reader.lost_total, 2);
 	cr_assert_eq(receiver->reader.unsure, 1);
 	cr_assert(state(receiver, 6, DATAGRAM_END, 3 + 2 + TUPLES));
@@ -903,7 +903,7 @@ static void tell_window(struct receiver *receiver)
 	cr_assert(!state(receiver, 2 * W, 0, 0));
 	receiver->now += GAP;
 	cr_assert(run_timers(receiver));
-	/* What has arrived in the ring, for a target that fails. */
+	/* The ring's arrivals, for a target that fails. */
 	cr_assert_eq(
 	    dfi__reader_arrived(&receiver->reader) - receiver->start, 2 * W);
 	read_gap(receiver, W, W);
@@ -927,7 +927,7 @@ static void credits(struct receiver *receiver)
 		cr_assert_eq(sent.n, (n + 1) / (W / 4));
 	}
 	cr_assert_eq(sent.datagrams[3].number, (uint32_t)(receiver->start + W));
-	/* One that could not be sent is sent the next time. */
+	/* A report that could not be sent is sent the next time. */
 	sent.refuse = -EAGAIN;
 	data(receiver, W);
 	data(receiver, W + 1);
@@ -985,7 +985,7 @@ static void be_done(struct receiver *receiver)
 	    sent.datagrams[sent.n - 1].number, (uint32_t)(receiver->start + 2));
 }
 
-/* Else another source could go on with its stream. */
+/* Otherwise another source could continue its stream. */
 Test(stream_rules, t5_used_is_said_before_anything_is_given_back)
 {
 	for_receivers(be_used, false);
@@ -1013,7 +1013,7 @@ Test(stream_rules, t5_tuples_that_lack_are_an_error)
 	for_receivers(lack, true);
 }
 
-/* Of segments that were lost, no more tuples than fit, nor fewer than one. */
+/* For lost segments, no more tuples than fit, and no fewer than one. */
 static void lack_too_much(struct receiver *receiver)
 {
 	state(receiver, 2, 0, 0);
@@ -1091,7 +1091,7 @@ static void lose_source(struct receiver *receiver)
 	dfi__multicast_receiver_source_gone(&receiver->stream, gone + 1);
 	cr_assert_eq(
 	    dfi__multicast_receiver_due(&receiver->stream), gone + GAP);
-	/* What was on its way still counts. */
+	/* A datagram on its way still counts. */
 	receiver->now = gone + GAP - 1;
 	cr_assert(data(receiver, 1));
 	cr_assert_eq(receiver->stream.state, STREAM_OPEN);
@@ -1234,7 +1234,7 @@ Test(stream_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
 		receiver = start_ordered(start);
 		state(receiver, 4, 0, 0);
 		sent.n = 0;
-		/* Of what was not asked for yet, too. */
+		/* Also for segments not asked for yet. */
 		cr_assert(!say_place(receiver, 3, 11));
 		receiver->now += GAP;
 		cr_assert(!run_timers(receiver), "no place is known");
@@ -1244,7 +1244,7 @@ Test(stream_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
 		sent.n = 0;
 		receiver->now += GAP;
 		run_timers(receiver);
-		/* Again, but only for what is not known. */
+		/* Again, but only for unknown ones. */
 		cr_assert_eq(sent.n, 1);
 		cr_assert_eq(sent.datagrams[0].n_missing, 2);
 		cr_assert_eq(
@@ -1301,7 +1301,7 @@ Test(stream_rules, o5_run_of_places_is_told_at_once)
 	cr_assert(say_places(receiver, 0, 4, 20));
 	read_placed_gap(receiver, 0, 4, 20);
 	cr_assert(!reader_ready(&receiver->reader));
-	/* Of what was told, nothing; what is not known to be sent, neither. */
+	/* Nothing for reported ones, nor for those not known to be sent. */
 	cr_assert(say_places(receiver, 2, W, 22));
 	read_placed_gap(receiver, 4, 2, 24);
 	cr_assert_eq(receiver->stream.counts.repeated, W - 2);
@@ -1312,7 +1312,7 @@ Test(stream_rules, o5_run_of_places_is_told_at_once)
 	stop_ordered(receiver);
 }
 
-/* And then what is behind it, though it came before. */
+/* Then the later ones, though they came before. */
 Test(stream_rules, o5_run_of_places_leaves_out_what_has_come)
 {
 	struct receiver *receiver = start_ordered(0);
@@ -1352,7 +1352,7 @@ Test(stream_rules, o5_gap_that_was_overtaken_is_asked_for_as_a_whole)
 	stop_ordered(receiver);
 }
 
-/* Nobody will say where the rest belongs. */
+/* Nobody will tell the positions of the rest. */
 Test(stream_rules, o5_dead_source_is_cut_behind_what_can_be_told)
 {
 	struct receiver *receiver = start_ordered(0);
@@ -1376,7 +1376,7 @@ Test(stream_rules, o5_dead_source_is_cut_behind_what_can_be_told)
 	stop_ordered(receiver);
 }
 
-/* One that has sent segments at these places. */
+/* A source that has sent segments at these positions. */
 static void start_ordered_sender(
     struct sender *sender, const uint64_t *places, uint32_t n)
 {
@@ -1428,7 +1428,7 @@ Test(stream_rules, o5_source_says_places_instead_of_sending_again)
 	cr_assert_eq(sent.n, 2);
 	expect_run(&sender, 5, 2, 3);
 	cr_assert_eq(sender.stream.counts.places, 6);
-	/* What others have sent between parts them. */
+	/* Others' segments between split them. */
 	sent.n = 0;
 	reports(&sender, 1, 0, 0, 0, W);
 	cr_assert_eq(sent.n, 4);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes and their tokens count under their own keys, and as long as those. */
+/*
+ * Nodes and their tokens count only under their own keys, and while these
+ * exist.
+ */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ordered flows with a hole: a source has drawn a number and sends nothing
- * under it, as if it had died at that moment. The public interface can't do
- * that.
+ * under it, as if it had died then. The public interface can't do that.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -148,7 +147,7 @@ Test(order, nothing_behind_a_hole_is_delivered)
 		cr_assert_eq(consume(), -EAGAIN);
 		push(1, 2);
 		cr_assert_eq(consume(), -EAGAIN);
-		/* Who drew it gives up: what belongs there never comes. */
+		/* The source that drew it gives up: its segment never comes. */
 		dfi_source_abort(sources[0]);
 		finish(0, -ECANCELED);
 		cr_assert_eq(consume(), -ECANCELED, "%s", dfi_errmsg());
@@ -158,7 +157,7 @@ Test(order, nothing_behind_a_hole_is_delivered)
 	}
 }
 
-/* Both have left one: what is before the first is all. */
+/* Both have left one: nothing before the first is missing. */
 Test(order, first_of_several_holes_ends_the_flow)
 {
 	uint32_t r;
@@ -208,8 +207,8 @@ Test(order, hole_that_nobody_can_fill_is_an_error)
 }
 
 /*
- * A descriptor is readable when something new is there, but not because of what
- * is there all the time and not due.
+ * A descriptor is readable for new segments, but not for those that are not
+ * due.
  */
 Test(order, descriptor_waits_for_what_is_due)
 {
@@ -227,7 +226,10 @@ Test(order, descriptor_waits_for_what_is_due)
 		/* It may be readable for nothing some ten times a second. */
 		while (readable(fd, 0))
 			cr_assert_eq(consume(), -EAGAIN);
-		/* What is due comes: sent under the number that was drawn. */
+		/*
+		 * The due segment comes: it is sent under the number that was
+		 * drawn.
+		 */
 		leave_hole(0);
 		atomic_set(&sources[0]->sequencer->words->next, hole);
 		push(0, 0);
@@ -261,7 +263,7 @@ static bool sleeps(void)
 	return stats.sleeps > 0;
 }
 
-/* The owner sleeps, though a segment is there; and is woken when it is due. */
+/* The owner sleeps, though a segment has come, and wakes when it is due. */
 Test(order, waiting_target_sleeps_until_its_segment_is_due)
 {
 	struct number number = { 7, 7 };

@@ -6,7 +6,7 @@
 
 #define US INT64_C(1000)
 
-/* A wait of a target to whom so many segments came until now. */
+/* A wait of a target that has received this many segments. */
 struct stream {
 	struct pace pace;
 	uint64_t segments;
@@ -56,7 +56,7 @@ Test(pace, is_not_long)
 	cr_assert_eq(wait_after(&stream, 1, 800 * US), 2000 * US);
 }
 
-/* Nor before the first segment is known, nor for what comes after a silence. */
+/* Nor before the first segment is known, nor after a silence. */
 Test(pace, is_not_for_what_comes_seldom)
 {
 	struct pace pace = { .segments = 2 };
@@ -69,8 +69,9 @@ Test(pace, is_not_for_what_comes_seldom)
 }
 
 /*
- * A dialogue: so many segments come once per round trip, which begins with the
- * wait before which the owner sends its part, and paces. The paces of so many.
+ * A dialogue: this many segments come once per round trip. It begins with the
+ * wait before which the owner sends its part, and paces. Returns the number of
+ * paces.
  */
 #define ROUND_TRIP (200 * US)
 #define OVERSLEEP (50 * US)
@@ -130,7 +131,7 @@ Test(pace, in_vain_half_of_the_time_is_seldom_repeated)
 	cr_assert_leq(paces, 1000);
 }
 
-/* A wait brings a segment: so many are without a pace after one in vain. */
+/* A wait brings a segment: after a vain one, this many have no pace. */
 static int waits_after_nap_in_vain(struct stream *stream)
 {
 	int waits = 0;

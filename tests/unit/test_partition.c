@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Partitioning by hash, with and without the vector instructions, whatever this
- * machine's processor would choose; and the list of targets itself. That full
- * rings and all routings come out right is tested by tests/flow.
+ * machine's processor would choose; and the list of targets itself. tests/flow
+ * tests full rings and all routings.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>

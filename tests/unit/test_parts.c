@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of flows with a tree: that for all numbers of sources and any
- * fan-in, who sends is among the inputs of who takes, none has more
- * than it may, and nobody is left out.
+ * The parts of flows with a tree: for all numbers of sources and any fan-in,
+ * each sender is among its receiver's inputs, none has too many inputs, and
+ * nobody is left out.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static struct flow part_of(
 	return part;
 }
 
-/* What a sender and its receiver see is one and the same part. */
+/* A sender and its receiver agree on their part. */
 static void expect_same(const struct flow *a, const struct flow *b)
 {
 	cr_assert_eq(a->part.combiner, b->part.combiner);
@@ -82,7 +82,7 @@ static void expect_input(const struct flow *part, uint32_t number)
 	cr_assert_lt(number, part->part.first_source + part->n_sources);
 }
 
-/* Who takes what a source or combiner sends. */
+/* The receiver of a source or combiner. */
 static struct flow receiver_of(const struct flow *flow, const struct flow *part)
 {
 	struct flow targets;
@@ -124,7 +124,7 @@ static void check_flow(uint32_t n_sources, uint32_t fan_in)
 	}
 	for (i = 0; i < n; i++) {
 		part = part_of(&flow, dfi__tree_output, i);
-		/* Who is above has a higher number. */
+		/* A receiver has a higher number. */
 		cr_assert(!part.part.combiner || part.part.combiner - 1 > i);
 		cr_assert_eq(part.n_targets, part.part.combiner ? 1 : 3);
 		check_sender(&flow, part, i, n_inputs);
@@ -210,7 +210,7 @@ Test(parts, have_causes_that_name_who_it_was)
 	dfi__flow_free(&part);
 	dfi__flow_free(&flow);
 	cr_assert_eq(dfi__tree_fate(0), TREE_UNKNOWN);
-	/* What a hostile one may write. */
+	/* The content of a hostile one. */
 	cr_assert_eq(dfi__tree_fate(3), TREE_NEVER_CAME);
 	cr_assert_eq(dfi__tree_fate((1u << 27) - 2), TREE_UNKNOWN);
 }

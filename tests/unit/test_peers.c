@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waiting for peers of a flow whose creator goes meanwhile. From inside,
- * because from outside nobody sees when dfi_source_open() waits.
+ * Waiting for peers of a flow whose creator leaves meanwhile. From inside,
+ * because nobody sees from outside when dfi_source_open() waits.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -127,7 +127,7 @@ Test(peers, are_not_waited_for_when_another_flow_has_the_name)
 	cr_assert_eq(dfi_close(creator), 0);
 }
 
-/* A descriptor that came is used, though the flow may be gone by then. */
+/* A received descriptor is used, though the flow may be gone by then. */
 static void *find_other(void *arg)
 {
 	struct waiter *waiter = arg;
@@ -163,7 +163,7 @@ Test(peers, flow_that_lives_for_a_moment_is_found_by_who_waits)
 
 /* ---- Registries that were restarted -------------------------------------- */
 
-/* What the registry tells of target 0, when that is not known yet, or again. */
+/* The registry's news of target 0 while that is unknown, or unknown again. */
 static void put_target(const struct endpoint *endpoint)
 {
 	struct registry_event event = { .type = REGISTRY_PUT };
@@ -180,7 +180,7 @@ static void put_target(const struct endpoint *endpoint)
 	free(data);
 }
 
-/* It was away with the registry, and comes back with another value. */
+/* It was gone with the registry, and comes back with another value. */
 static void put_replaced(const struct endpoint *endpoint)
 {
 	struct registry_event event = {

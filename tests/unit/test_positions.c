@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources of an ordered flow whose segments' places come over a network, while
- * these are on their way: no call waits longer for one than its handle may.
+ * Sources of an ordered flow whose segments' positions come over a network: no
+ * call waits longer for one than its handle may.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -33,7 +33,10 @@ static void setup(void)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 
-	/* Only what comes makes a descriptor readable, not that time passes. */
+	/*
+	 * Only arrivals make a descriptor readable; the passing of time does
+	 * not.
+	 */
 	dfi__notify_longest_ns = LONG_MS * NS_PER_MS;
 	rig_start(&rig);
 	attr.kind = DFI_REPLICATE;
@@ -71,7 +74,7 @@ static int push(struct dfi_source *source, uint64_t number)
 	return dfi_source_push(source, &kv);
 }
 
-/* The last tuple fills a segment, whose place is on its way. */
+/* The last tuple fills a segment, whose position is on its way. */
 static void fill_segment(struct dfi_source *source)
 {
 	uint64_t i;
@@ -81,7 +84,7 @@ static void fill_segment(struct dfi_source *source)
 		cr_assert_eq(push(source, i), 0, "%s", dfi_errmsg());
 }
 
-/* The target gets so many tuples, in order, and the end; and is closed. */
+/* The target gets this many tuples in order, and the end; then close it. */
 static void expect_tuples(uint64_t n)
 {
 	const void *tuple;
@@ -145,7 +148,7 @@ Test(places, wait_for_one_ends_after_the_stall_timeout)
 	    "flow 'f': source 0: the flow's sequencer, with target 0");
 	assert_error(dfi_source_flush(source), -ETIMEDOUT, "sequencer");
 	fake_network_hold_adds(false);
-	/* Closing, which takes another thread, has time. */
+	/* Closing on another thread has time. */
 	source->wait_time.timeout_ns = DEADLINE_NEVER;
 	cr_assert_eq(push(source, SEGMENT), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
@@ -267,7 +270,7 @@ Test(places, close_of_a_source_that_does_not_block_has_the_last_one_sent)
 	expect_tuples(SEGMENT);
 }
 
-/* It asks for the place itself, and does all else meanwhile. */
+/* It asks for the position itself, and does all other work meanwhile. */
 Test(places, control_thread_does_not_wait_for_one)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
@@ -293,7 +296,7 @@ Test(places, control_thread_does_not_wait_for_one)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-/* What it has sent waits, and it never calls again. */
+/* Its segment waits, and it never calls again. */
 Test(places, control_thread_sends_what_waits_for_one)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;

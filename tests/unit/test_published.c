@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What peers publish of their regions: a size that the flow's rings can't have
+ * Entries of peers about their regions: a size that the flow's rings can't have
  * is refused before anything of that size is mapped.
  */
 #include <criterion/criterion.h>

@@ -437,7 +437,7 @@ Test(client, gets_its_keys_back_when_it_comes_again)
 	raw_close(&other);
 }
 
-/* As when the network delivers what was sent before it was given up. */
+/* As if the network delivered old data after the connection was given up. */
 Test(client, is_not_heard_any_more_on_earlier_connections)
 {
 	const char *address = dfi_registry_address(registry);
@@ -465,7 +465,7 @@ Test(client, is_not_heard_any_more_on_earlier_connections)
 	ear_expect(&ear, "+key= +key= +end= -end -key ");
 }
 
-/* It is not yet there, though it comes back for longer than its old lease. */
+/* It is absent, though it comes back for longer than its old lease. */
 Test(client, keeps_what_it_has_not_yet_reclaimed)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;

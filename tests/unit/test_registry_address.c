@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a registry may listen, what becomes of the socket's file, and what a
- * client is told that finds nobody there.
+ * The addresses where a registry may listen, the socket's file, and the errors
+ * of a client that finds nobody there.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -216,7 +216,7 @@ Test(address, the_socket_file_is_private_and_goes_with_the_registry)
 	cr_assert_eq(stat(path_of(address), &st), -1);
 }
 
-/* What cleaners of temporary files look for: a live socket of that name. */
+/* Cleaners of temporary files look for this: a live socket of that name. */
 Test(address, the_socket_is_known_to_the_kernel_by_its_own_path)
 {
 	const char *address = fresh_address("registry");
@@ -408,7 +408,7 @@ Test(address, a_client_waits_for_a_registry_that_just_starts)
 	close(lock);
 }
 
-/* As a container has it that was given the socket, not its directory. */
+/* As in a container with the socket, but not its directory. */
 Test(address, a_client_at_a_socket_that_is_mounted_alone_is_told_so)
 {
 	const char *address = fresh_address("registry");
@@ -512,7 +512,7 @@ Test(address, a_directory_that_is_missing_is_enoent)
 	cr_assert_eq(start_error("unix:/nonexistent/registry"), -ENOENT);
 }
 
-/* Each of them finds the leftover; one takes its place, none both. */
+/* Each of them finds the leftover; one takes its place. */
 static void *compete(void *arg)
 {
 	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Registry and client when the other side dies, stalls, lies, or is somebody
- * else; and that the others don't suffer from it.
+ * Registry and client when the other side dies, stalls, lies, or is an
+ * impostor; other clients do not suffer.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -113,7 +113,7 @@ Test(server, a_lease_without_keepalive_expires_and_is_told)
 	raw_close(&endless);
 }
 
-/* Longer than its lease it says all sorts of things, but no keepalive. */
+/* For longer than its lease it sends messages, but no keepalive. */
 Test(server, any_request_is_a_sign_of_life)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
@@ -267,7 +267,9 @@ static void put_big_ones(void)
 	}
 }
 
-/* The registry reads no requests meanwhile, so that it can't hear of it else.
+/*
+ * The registry reads no requests meanwhile, so that it can't learn of it
+ * otherwise.
  */
 Test(server, to_read_what_waits_is_a_sign_of_life)
 {
@@ -363,7 +365,7 @@ Test(server, requests_of_a_client_that_does_not_read_wait_and_are_answered)
 	raw_close(&raw);
 }
 
-/* This thread alone becomes somebody else. */
+/* Only this thread changes its user. */
 static void *connect_as_nobody(void *arg)
 {
 	struct raw *raw = arg;
@@ -413,7 +415,7 @@ static void *flood_as_nobody(void *arg)
 	return arg;
 }
 
-/* Each of them sends a byte now and then; whether any is still connected. */
+/* Each sends a byte now and then. Returns whether any is still connected. */
 static bool trickle(void)
 {
 	bool connected = false;
@@ -591,7 +593,7 @@ Test(server_limits, connections_that_have_not_greeted_do_not_count)
 	teardown();
 }
 
-/* It gets in, if only to be told that there is none for its process. */
+/* It gets in, but only learns that its process has no place. */
 Test(server_limits, silent_connections_give_their_descriptors_to_others)
 {
 	struct raw silent[4], other, raw;
@@ -664,7 +666,7 @@ Test(server_limits, a_client_is_not_served_without_a_watch_on_its_process)
 
 /* The client against registries that are not as they should be. */
 
-/* As one does that strangers crowd: the third connection is served. */
+/* As a registry crowded by strangers does: the third connection is served. */
 static void *close_two(void *arg)
 {
 	struct fake *fake = arg;
@@ -809,7 +811,7 @@ Test(client, an_answer_that_comes_too_late_is_dropped)
 	fake_stop(&fake);
 }
 
-/* Late answers to two creations, of which one fails; then what is asked. */
+/* Late answers to two creations, one of which fails; then the question. */
 struct late_creations {
 	sem_t given_up, undone;
 	char deleted[64];
@@ -1040,7 +1042,9 @@ static void *open_in_vain(void *arg)
 	    loop, arg, NULL, 0, soon(), &none);
 }
 
-/* Or the registry would not see this process die, were it connected next. */
+/*
+ * Otherwise the registry would not see this process die, if it connected next.
+ */
 Test(client, is_not_kept_connecting_by_a_forked_child)
 {
 	char address[64];

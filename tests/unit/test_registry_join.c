@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Joining and leaving: requests that go out together, requests without a
- * reply, and keys that whoever sets them also watches.
+ * Joining and leaving: requests that go out together, requests without a reply,
+ * and keys that their owners also watch.
  */
 #include <criterion/criterion.h>
 #include <semaphore.h>
@@ -297,7 +297,7 @@ Test(wire_join, a_key_can_be_put_and_followed)
 	request.put = &op;
 	cr_assert_eq(raw_ask(&raw, &request), 0);
 	id = request.id;
-	/* Neither what is longer nor a put that fails is followed. */
+	/* Neither a longer key nor a failed put is followed. */
 	put("key/more", "");
 	cr_assert_eq(raw_ask(&raw, &request), -EEXIST);
 	put("key", "");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A registry that goes and comes again at the same address: what its clients
- * set again, what their watches hear, and what they don't.
+ * A registry that goes and returns at the same address: the keys that its
+ * clients set again, and the events of their watches.
  */
 #include <criterion/criterion.h>
 #include <event2/buffer.h>
@@ -189,7 +189,7 @@ static void count_gone(void *arg, const struct registry_event *event)
 	if (gone->n == 0)
 		gone->first = thread_ns();
 	gone->last = thread_ns();
-	/* One that is still to be told of is freed with its watch. */
+	/* An event that is still due is freed with its watch. */
 	if (gone->n == N_GONE - 2)
 		dfi__client_unwatch(gone->watch);
 	gone->n++;
@@ -344,7 +344,7 @@ static void accept_next(struct play *play, struct raw *raw)
 	raw->last_id = 0;
 }
 
-/* Agree to all requests up to one of this kind, which is left unanswered. */
+/* Grant all requests up to one of this kind, which stays unanswered. */
 static Dfi__Registry__Message *agree_until(
     struct raw *raw, Dfi__Registry__Request__OpCase kind)
 {
@@ -377,7 +377,7 @@ static void refuse_put(struct raw *raw, Dfi__Registry__Message *message)
 	dfi__wire_free(message);
 }
 
-/* Nothing but what list_nothing() asks is on its way. */
+/* Only the request of list_nothing() is on its way. */
 static void agree_list(struct raw *raw)
 {
 	Dfi__Registry__Message *message = fake_receive(raw);
@@ -487,7 +487,7 @@ Test(restore_again, a_watch_that_was_sent_can_be_ended)
 	lose_and_forget(true);
 }
 
-/* ---- Keys that are retired while it is not known whose they are ---------- */
+/* ---- Keys that are retired while their owner is unknown ------------------ */
 
 /* The key is set again, and retired before that is answered. */
 static void answer_late(struct raw *first, void *arg)
@@ -508,7 +508,7 @@ static void answer_late(struct raw *first, void *arg)
 		fake_agree(&raw, message);
 		dfi__wire_free(message);
 	}
-	/* What the client says of it, if it does. */
+	/* The client's report of it, if any. */
 	message = fake_receive(&raw);
 	play->next = message->request->op_case;
 	if (play->next == DFI__REGISTRY__REQUEST__OP_DELETE) {
@@ -554,7 +554,7 @@ Test(restore_again, a_key_that_was_retired_stays_if_it_is_somebody_elses)
 
 /* ---- Keys that are somebody else's --------------------------------------- */
 
-/* Set again, it is refused; what the client then says is left for the test. */
+/* Set again, it is refused; the test handles the client's next message. */
 static void take_key(struct raw *first, void *arg)
 {
 	struct play *play = arg;
@@ -674,7 +674,7 @@ static void expect_keepalive(struct raw *raw)
 	dfi__wire_free(message);
 }
 
-/* Also after one that was not answered, when something else is heard. */
+/* Also after an unanswered one, when another message comes. */
 static void agree_late(struct raw *raw, Dfi__Registry__Request__OpCase kind)
 {
 	Dfi__Registry__Message *message = agree_until(raw, kind), *unanswered;
@@ -824,7 +824,7 @@ static void be_short_of_watches(struct raw *first, void *arg)
 	ear_expect(&play->ear, "LOST +a/1= BACK ");
 	raw_close(&raw);
 
-	/* One that is not. What others may do to its key is not known. */
+	/* An optional one. Others' changes to its key are unknown. */
 	accept_next(play, &raw);
 	message = expect_watch(&raw, "a/", false);
 	fake_agree(&raw, message);
@@ -835,7 +835,7 @@ static void be_short_of_watches(struct raw *first, void *arg)
 	ear_expect(&play->ear, "LOST +a/1= BACK LOST BACK -a/1 ");
 	raw_close(&raw);
 
-	/* So it is set again as long as nobody says something else. */
+	/* So it is set again until another answer comes. */
 	accept_next(play, &raw);
 	message = expect_watch(&raw, "a/", false);
 	fake_agree(&raw, message);
@@ -944,8 +944,7 @@ static void end_relay(struct relay *relay, struct registry_client *client)
 
 /*
  * A put was given up, the registry has its value, and a lease that has not
- * ended: the key still belongs to who has put it, with the value that it
- * believes in.
+ * ended. The key still belongs to its setter, with the value that it assumes.
  */
 Test(restore_again, a_key_whose_last_put_was_not_answered_stays)
 {

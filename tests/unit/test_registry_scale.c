@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one client of the registry does at scale must not stop the others, nor
- * take all memory: many keys, many watches, and clients that do not read.
+ * One client of the registry at scale must neither stop the others nor take all
+ * memory: many keys, many watches, and clients that do not read.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -96,11 +96,11 @@ static void put(const char *key, const void *value, size_t size)
 }
 
 /*
- * How long a client may wait for an answer, in ms of this process's processor
- * time, which others that are busy do not add to: that is what the registry,
- * which runs here, does meanwhile. On a quiet machine DFI_TEST_WAIT_MS=50 sets
- * a limit of the clock instead, takes more keys, and has each test print what
- * it measured.
+ * The longest time that a client may wait for an answer, in ms of this
+ * process's processor time, to which other busy processes do not add: the
+ * registry runs here. On a quiet machine DFI_TEST_WAIT_MS=50 sets a limit of
+ * the clock instead, takes more keys, and makes each test print its
+ * measurement.
  */
 static const char *limit_that_is_set(void)
 {
@@ -384,7 +384,8 @@ Test(registry_scale, a_client_may_go_in_the_middle_of_a_snapshot)
 	cr_assert_eq(lines_count("\n"), 0);
 }
 
-/* More changes than may wait are held back until the silent ones are cut off.
+/*
+ * More changes than may wait are held back until the silent ones are cut off.
  */
 Test(registry_scale_full, changes_wait_for_room_and_other_requests_do_not,
     .init = NULL, .fini = teardown)

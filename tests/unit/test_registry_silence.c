@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client whose connection is lost, and that can't have another one: whether
- * the registry has died, or its machine does not answer. connect() here fails
- * as it is told to.
+ * A client that has lost its connection and can't get another one, because the
+ * registry has died or its machine does not answer. connect() here fails as the
+ * test says.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -21,13 +21,13 @@
 
 #include "registry/wire/address.h"
 
-/* So long that it does not end because this process was not let run. */
+/* So long that it does not end because this process did not run. */
 #define LEASE_MS 2000
 
 /* Where others don't listen, who would take a port before it is bound again. */
 #define OWN_ADDRESS "tcp:127.0.0.2:0"
 
-/* What connect() fails with, and how often it has; 0: with nothing. */
+/* The error of connect(), and how often it has failed; 0: no error. */
 static _Atomic int fails_with, n_failed;
 
 /* TCP_USER_TIMEOUT of the last socket that was given one. */
@@ -245,7 +245,7 @@ static struct dfi_target *open_target(struct dfi *dfi)
 	return target;
 }
 
-/* The lease has ended for who is cut off, too: nobody will attach. */
+/* The lease has ended for the isolated one as well: nobody will attach. */
 Test(who_is_cut_off, waits_for_nobody_who_has_not_come, .init = lines_collect,
     .timeout = 300)
 {
@@ -280,7 +280,7 @@ Test(who_is_cut_off, waits_for_nobody_who_has_not_come, .init = lines_collect,
 	    "machine has not answered for as long as this process's lease "
 	    "(DFI_LEASE, or dfi_attr.lease_ttl_ms), so that the others take "
 	    "this process for dead: is the network there?");
-	/* These know from before, and are not harmed. */
+	/* These know from before, and are not affected. */
 	cr_assert_eq(dfi_barrier_wait(barrier, 10), -ENOTCONN);
 	cr_assert_eq(dfi_sequencer_next(sequencer, 1, &first), 0);
 	dfi_target_close(target);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A registry over TLS: who is served, who is refused and what he is told, and
- * that the registry logs each reason once and serves the others on.
+ * A registry over TLS: which clients are served, and which are refused with
+ * which error. The registry logs each reason once and still serves the others.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -494,7 +494,7 @@ Test(registry_key, a_forked_child_keeps_no_handshake_open)
 		if (i)
 			raw_send_bytes(&raws[i], "\x16\x03\x01\x02\x00\x01", 6);
 	}
-	/* Who came before has been accepted, too. */
+	/* Earlier connections have been accepted as well. */
 	cr_assert_eq(open_with(&key), 0, "%s", dfi_errmsg());
 	cr_assert_eq(pipe(hold), 0);
 	pid = fork();
@@ -768,7 +768,7 @@ Test(registry_certificates, of_clients_may_be_left_out_if_that_is_said)
 	cr_assert_not_null(strstr(dfi_errmsg(), "authority"));
 }
 
-/* What does not go together, and files that will not do. */
+/* Invalid combinations, and unusable files. */
 
 static int start_error(const struct dfi_registry_attr *attr)
 {
@@ -860,7 +860,7 @@ Test(registry_certificates, that_are_large_files_are_refused_at_once)
 
 Test(registry_certificates, are_files_whose_faults_are_named)
 {
-	/* An encrypted key: what is missing is the passphrase. */
+	/* An encrypted key: the passphrase is missing. */
 	static const char encrypted[] =
 	    "-----BEGIN ENCRYPTED PRIVATE KEY-----\n"
 	    "MIGjMF8GCSqGSIb3DQEFDTBSMDEGCSqGSIb3DQEFDDAkBBB1cTqTcGsLSbUhJlJT\n"

@@ -22,9 +22,10 @@ enum {
 static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
 
 static uint32_t parts; /* of the segments' headers */
-static bool staged;    /* what is sent over the network */
+static bool staged;    /* the data sent over the network */
 static bool at_footer; /* and where its payloads arrive */
-static bool late;      /* places in an order come after they were asked for */
+static bool late;      /* positions in an order come after they were asked
+			* for */
 
 /* One of the rings is as over a network, from which things come late. */
 #define FAR 1
@@ -38,8 +39,9 @@ struct fixture {
 	unsigned looks;          /* for the next one */
 };
 
-/* Each place takes another time: at once, or more than dfi__replica_publish()
- * looks.
+/*
+ * Each position takes another time: at once, or more than
+ * dfi__replica_publish() looks.
  */
 static int draw_late(void *arg, uint64_t *place)
 {
@@ -52,7 +54,7 @@ static int draw_late(void *arg, uint64_t *place)
 	return 1;
 }
 
-/* What waits for its place gets it. */
+/* Give waiting segments their positions. */
 static void settle(struct replica_writer *replica_writer)
 {
 	int ret;
@@ -88,7 +90,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 	}
 }
 
-/* Bytes of so many tuples that were copied from segment to ring. */
+/* The bytes of this many tuples that were copied from segment to ring. */
 static uint64_t copies(uint32_t ring, uint64_t tuples)
 {
 	return staged && ring == FAR ? 0 : tuples * TUPLE;
@@ -154,7 +156,7 @@ static void for_each_ring(void (*fn)(struct fixture *f))
 	size_t i;
 
 	cr_assert_not_null(f);
-	/* With one for each tuple of a segment, too: see stream_parts(). */
+	/* With one for each tuple of a segment as well: see stream_parts(). */
 	for (count = 1; count <= SEGMENT_TUPLES; count++)
 		for (i = 0; i < 3 * sizeof(starts) / sizeof(starts[0]); i++) {
 			staged = i % 3 > 0;
@@ -271,7 +273,7 @@ static void send_parts(struct fixture *f)
 	}
 	cr_assert_eq(
 	    n_parts, count < SEGMENT_TUPLES ? count - 1 : SEGMENT_TUPLES - 1);
-	/* What is left of the segment is sent as a whole. */
+	/* The rest of the segment is sent as a whole. */
 	memcpy(f->replica_writer.lane.segment, &sent, TUPLE);
 	cr_assert_eq(dfi__replica_publish(&f->replica_writer, TUPLE), 0);
 	sent++;
@@ -287,7 +289,7 @@ Test(replica_writer, sends_parts_to_all_or_to_none)
 	for_each_ring(send_parts);
 }
 
-/* Send what is open, by a tuple or as a whole: 1, or 0 without room. */
+/* Send the open segment, by a tuple or as a whole: 1, or 0 without room. */
 static int send_some(
     struct replica_writer *replica_writer, bool whole, uint64_t *sent)
 {
@@ -345,7 +347,7 @@ static void stream_parts(struct fixture *f)
 		cr_assert_eq(f->taken[i], sent, "ring %u", i);
 		cr_assert_eq(f->writers[i].moved, copies(i, sent));
 	}
-	/* The first part of a segment is where it belongs. */
+	/* The first part of a segment is at its place. */
 	cr_assert_eq(lane->moved, staged ? moved : 0);
 }
 
@@ -395,7 +397,7 @@ Test(replica_writer, names_the_ring_that_failed)
 	free(f);
 }
 
-/* Who sends parts is not who fills the segment, and learns of it later. */
+/* The sender of parts does not fill the segment, and learns of it later. */
 Test(replica_writer, what_comes_behind_a_part_is_not_lost_if_a_ring_failed)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
@@ -415,7 +417,9 @@ Test(replica_writer, what_comes_behind_a_part_is_not_lost_if_a_ring_failed)
 	free(f);
 }
 
-/* A target that cancels while a place is on its way may be gone when it comes.
+/*
+ * A target that cancels while a position is on its way may be gone when it
+ * comes.
  */
 Test(replica_writer, who_has_cancelled_may_fail)
 {
@@ -437,7 +441,7 @@ Test(replica_writer, who_has_cancelled_may_fail)
 	free(f);
 }
 
-/* Who is in the set of segment n of a stream: each set in turn. */
+/* The set of segment n of a stream: each set in turn. */
 static uint64_t set_of(uint64_t n)
 {
 	return 1 + n % ((1 << N_RINGS) - 1);
@@ -474,7 +478,7 @@ static void send_to_sets(struct fixture *f)
 		first = sent;
 		f->replica_writer.targets = set_of(n);
 		cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
-		/* What is chosen now is for what comes. */
+		/* The choice is for later tuples. */
 		f->replica_writer.targets = set_of(n + 1);
 		settle(&f->replica_writer);
 		for (i = 0; i < N_RINGS; i++)
@@ -525,7 +529,7 @@ Test(replica_writer, opens_no_segment_for_a_set_that_has_cancelled)
 	for_each_ring(cancel_members);
 }
 
-/* So that no target takes what is another's, or leaves its own. */
+/* So that no target takes another's tuples, or skips its own. */
 static void change_set(struct fixture *f)
 {
 	struct fake_ring *ring = &f->rings[0];
@@ -548,7 +552,7 @@ Test(replica_writer, finds_a_set_that_was_changed_if_segments_have_checksums)
 	for_each_ring(change_set);
 }
 
-/* A target that a segment is for must get something. */
+/* A target of a segment must get some tuples. */
 static void empty_for_member(struct fixture *f)
 {
 	struct fake_ring *ring = &f->rings[0];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Room that is looked for and taken as one step, in a made-up machine. */
+/* Checking and taking room as one step, on an invented machine. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -99,7 +99,7 @@ Test(reservation, what_does_not_fit_is_refused_at_once)
 	cr_assert_lt(clock_now_ns() - start, dfi__reservation_wait_limit_ns);
 }
 
-/* The kernel's tables must fit, and what the process goes on with. */
+/* The kernel's tables must fit, and the process's later needs. */
 Test(reservation, all_that_is_left_is_not_given)
 {
 	struct reservation reservation;
@@ -280,7 +280,7 @@ Test(reservation, pipe_in_the_place_of_the_file_holds_nobody_up)
 	expect_alone("another's, or open to others");
 }
 
-/* What a child without a number found, as its exit status. */
+/* The result of a child without a number, as its exit status. */
 enum found {
 	FOUND_NONE = 1, /* no file, and said so */
 	FOUND_LOCK,
@@ -302,7 +302,7 @@ static enum found begin_without_number(void)
 	    : FOUND_LOCK;
 }
 
-/* Its number is that of all others who have none in this namespace. */
+/* Its number is that of all others without one in this namespace. */
 Test(reservation, file_of_a_user_without_a_number_is_no_lock)
 {
 	int status;

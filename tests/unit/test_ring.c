@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ring geometry and footers: pure functions, over all the sizes at which a
- * boundary moves. Every byte range that they give out is checked against every
- * other one's.
+ * Ring geometry and footers: pure functions, over all sizes at which a boundary
+ * moves. Each byte range is checked against all others.
  */
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -177,7 +176,7 @@ Test(segment, footer_state_keeps_its_parts_apart)
 			}
 }
 
-/* What an owner makes of payloads is what their writer would have sent. */
+/* An owner reads from payloads what their writer would have sent. */
 Test(segment, footers_follow_from_the_bytes_that_arrived)
 {
 	struct ring_geometry g = ring_geometry(24, 8192, 16);
@@ -192,7 +191,7 @@ Test(segment, footers_follow_from_the_bytes_that_arrived)
 	cr_assert_eq(footer[1], footer_state(0, 24, 0));
 }
 
-/* The words that two sides write are never in one pair of cache lines. */
+/* The words of two writers are never in one pair of cache lines. */
 Test(segment, words_of_different_writers_lie_apart)
 {
 	size_t consumed = offsetof(struct ring_header, credit);

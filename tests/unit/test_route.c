@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Routing: every key type and several columns against an implementation that is
- * too naive to be wrong, the boundaries of ranges and partitions, and which
- * declarations are refused. That the ways to push agree with it is tested by
- * tests/flow.
+ * Routing: every key type and several columns against a naive implementation,
+ * the boundaries of ranges and partitions, and which declarations are refused.
+ * tests/flow tests that all ways to push agree with it.
  */
 #include <criterion/criterion.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings: defaults, what the environment may say, and what it may not. */
+/* Settings: defaults, and valid and invalid values of the environment. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,7 +217,7 @@ Test(settings, choices_are_words)
 	refuse("DFI_HUGE_PAGES", "spin");
 }
 
-/* Also where it is read by the application's eyes. */
+/* Also if the application's own user may read it. */
 Test(settings, text_of_a_bad_value_says_what_is_expected)
 {
 	cr_assert_eq(load_with("DFI_WAIT", "often"), -EINVAL);
@@ -376,7 +376,7 @@ Test(settings, list_says_where_values_come_from)
 	cr_assert_eq(dfi_setting_list(&attr, note, &listed), 0);
 	cr_assert_eq(listed.registry.origin, DFI_SETTING_ATTRIBUTE);
 	cr_assert_str_eq(listed.registry.value, "unix:@b");
-	/* One file named replaces all that the environment names. */
+	/* A named file replaces all that the environment names. */
 	cr_assert_eq(listed.key.origin, DFI_SETTING_ATTRIBUTE);
 	cr_assert_null(listed.key.value);
 	cr_assert_eq(listed.timeout.origin, DFI_SETTING_ATTRIBUTE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One copy of a ring for several readers, on shared memory and one thread, over
- * the wrap-around of all counters; half of the readers are another context's,
- * with a mapping of their own. And what is shown to whom.
+ * the wrap-around of all counters; half of the readers belong to another
+ * context, with its own mapping. And to whom memory is granted.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -117,7 +117,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 		show(f, i);
 		cr_assert(!reader_ready(&f->readers[i]));
 	}
-	/* Also where the slots are shown. */
+	/* Also where the slots are granted. */
 	cr_assert_eq(mappings_of("memfd:dfi", NULL).dumped, 0);
 }
 
@@ -313,7 +313,7 @@ Test(shared_ring, segments_that_were_not_shown_are_not_taken)
 	uint32_t i;
 
 	start(&f, 4, 0);
-	/* Another key than that of what it has shown. */
+	/* Another key than that of the granted memory. */
 	f.replica_writer.shared_ring.region->name.key ^= 1;
 	tell(&f);
 	f.replica_writer.shared_ring.region->name.key ^= 1;
@@ -396,7 +396,7 @@ Test(shared_ring, region_that_no_ring_needs_is_not_mapped)
 	dfi__shm_ops.region.destroy(large);
 }
 
-/* Sources that failed to attach leave something behind, but not for ever. */
+/* Sources that failed to attach leave resources behind, but not for ever. */
 Test(shared_ring, newest_of_many_that_were_shown_is_kept)
 {
 	uint64_t size, first = 0, last = 0;

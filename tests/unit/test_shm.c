@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shared-memory transport: regions between two instances in one process,
- * which takes the way that two processes take; who is refused; and that
- * everything is given back.
+ * The shared-memory transport: regions between two instances in one process, by
+ * the same path as between two processes; which peers are refused; and that all
+ * resources are returned.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -41,8 +41,10 @@
 
 extern char **environ;
 
-/* 0, or why no memory can be reserved: there is no other way to run short of
- * it than with all others. */
+/*
+ * 0, or why no memory can be reserved: the only way to run short of it is to
+ * use it up.
+ */
 static int reserve_error;
 
 /* 0, or why there are no memory files. */
@@ -100,7 +102,7 @@ static void start(struct side *side)
 {
 	cr_assert_eq(dfi__settings_load(&side->settings), 0);
 	side->settings.huge_pages = HUGE_PAGES_NEVER;
-	/* What is kept is test_spare.c's matter. */
+	/* test_spare.c tests kept memory. */
 	side->settings.spare_memory = 0;
 	cr_assert_eq(dfi__loop_start("side", &side->loop), 0);
 	cr_assert_eq(dfi__shm_ops.start(
@@ -192,7 +194,7 @@ Test(shm, write_and_credit_publish_and_wake)
 {
 	struct region *region = create(SIZE);
 	_Atomic uint32_t *waits = region->base;
-	/* Behind the region's wait word, as a flow's first ring. */
+	/* Behind the region's wait word, like a flow's first ring. */
 	struct ring_layout layout = {
 		.n_rings = 2,
 		.first_ring = 128,
@@ -281,7 +283,7 @@ Test(shm, unknown_key_is_a_closed_region)
 	expect_text(name.address);
 	cr_assert_eq(open_at(&owner, &name, &remote), -ECONNRESET);
 	dfi__shm_ops.region.destroy(region);
-	/* The right key of a region that is no more. */
+	/* The right key of a region that no longer exists. */
 	name.key--;
 	cr_assert_eq(open_at(&peer, &name, &remote), -ECONNRESET);
 }
@@ -317,9 +319,7 @@ static int connect_raw(const char *text)
 /* How many connections it closes before it answers one. */
 #define N_HANG_UPS 3
 
-/*
- * An owner that takes a request, and answers with what it is told to, or dies.
- */
+/* An owner that takes a request, and answers as the test says, or dies. */
 struct false_owner {
 	struct region_name name;
 	const char *answer;
@@ -395,7 +395,7 @@ Test(shm, owner_that_answers_nonsense_is_named)
 	stop_false_owner(&liar);
 }
 
-/* As an owner does that has too many at once. It isn't gone. */
+/* Like an owner with too many at once. It isn't gone. */
 Test(shm, owner_that_hangs_up_is_asked_again)
 {
 	struct false_owner liar = {
@@ -449,7 +449,10 @@ static int do_nothing(void *arg)
 	return 0;
 }
 
-/* Else who asks for a region would wait for a child of an owner that died. */
+/*
+ * Otherwise a peer that asks for a region would wait for a child of a dead
+ * owner.
+ */
 Test(shm, forked_child_neither_listens_nor_keeps_peers)
 {
 	const char *address = owner.transport->address;
@@ -494,7 +497,7 @@ Test(shm, garbage_gets_no_region_and_harms_nobody)
 	char noise[5000];
 	int idle;
 
-	/* One that says nothing does not keep the others waiting. */
+	/* A silent one does not keep the others waiting. */
 	idle = connect_raw(owner.transport->address);
 	memset(noise, 0xa5, sizeof(noise));
 	cr_assert_eq(ask(noise, 1), 1);
@@ -635,7 +638,10 @@ Test(shm, processes_of_another_user_hold_no_descriptor)
 	cr_assert_eq(n_lines, 1);
 }
 
-/* Of our own user: the first of too many go, and who asks is served. */
+/*
+ * Of our own user: the first of too many are dropped, and a peer that asks is
+ * served.
+ */
 Test(shm, peers_that_do_not_ask_hold_few_descriptors)
 {
 	unsigned descriptors;
@@ -721,7 +727,7 @@ Test(shm, report_of_another_version_is_refused)
 	cr_assert_eq(ask(request, 16), -EPROTO);
 }
 
-/* One that takes so many connections, and answers nothing. */
+/* One that takes this many connections, and answers nothing. */
 static int start_silent_owner(struct region_name *name, int backlog)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -822,7 +828,7 @@ Test(shm, region_goes_with_its_last_user)
 	cr_assert_eq(count_mappings(), 3);
 	dfi__shm_ops.region.destroy(region);
 	for (i = 0; i < 3; i++) {
-		/* Still there for those that have it open. */
+		/* It still exists for those that have it open. */
 		memset(remotes[i]->ring, 1, SIZE);
 		dfi__shm_ops.ring.close(remotes[i]);
 	}
@@ -1013,7 +1019,7 @@ static void send_with(int socket, const void *bytes, size_t size, int fd)
 	cr_assert_eq(sendmsg(socket, &message, 0), (ssize_t)size);
 }
 
-/* It is told from a region that is not as it has to be. */
+/* The error names it for a region of the wrong form. */
 Test(shm, region_is_not_shown_to_who_has_no_descriptor_left)
 {
 	struct region *region = create(SIZE), *shown = create(SIZE);
@@ -1030,7 +1036,7 @@ Test(shm, region_is_not_shown_to_who_has_no_descriptor_left)
 	socket = connect_raw(region->name.address);
 	while (count_sockets(region->name.address) < 2)
 		cr_assert_lt(clock_now_ns(), wait_limit);
-	/* Else it would give up its reserve for the next one. */
+	/* Otherwise it would give up its reserve for the next one. */
 	dfi__loop_call(owner.loop, do_nothing, NULL);
 	use_up_descriptors(&limit);
 	send_with(socket, &request, sizeof(request), fd);
@@ -1072,7 +1078,7 @@ Test(shm, who_has_no_memory_for_what_is_shown_is_named)
 	show_to_poor("PIFD\xf4\xff\xff\xff", -ENOMEM, "ulimit -v");
 }
 
-/* Nobody gets it, who would be sent a signal when he uses it. */
+/* Nobody gets it, as its use could raise a signal. */
 Test(shm, region_that_cannot_be_reserved_is_refused_and_leaves_nothing)
 {
 	static const uint32_t huge_pages[] = { HUGE_PAGES_NEVER,
@@ -1192,7 +1198,7 @@ Test(shm, region_has_all_of_its_memory)
 	dfi__shm_ops.region.destroy(region);
 }
 
-/* What is missing is named, not the huge pages. */
+/* The error names what is missing, not the huge pages. */
 Test(shm, huge_pages_that_are_required_need_descriptors_and_address_space_too)
 {
 	struct rlimit files, space, low;
@@ -1221,7 +1227,7 @@ Test(shm, huge_pages_that_are_required_need_descriptors_and_address_space_too)
 	cr_assert_null(region);
 }
 
-/* At once: nothing is mapped, and nobody is driven out. */
+/* At once: nothing is mapped, and nothing is displaced. */
 Test(shm, region_larger_than_memory_is_refused)
 {
 	static const uint32_t huge_pages[] = { HUGE_PAGES_NEVER,

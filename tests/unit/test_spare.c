@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Spare regions of the shared-memory transport: what is used again, what never
- * is, and the bounds. A region is known by the number of its file.
+ * Spare regions of the shared-memory transport: which are used again, which
+ * never are, and the limits. The number of its file identifies a region.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -300,7 +300,7 @@ static void kill_holder(pid_t pid)
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
 }
 
-/* Nobody knows what it was about to do when it died. */
+/* Nobody knows its next step when it died. */
 static void try_killed(bool before)
 {
 	struct region *region = create(SIZE);
@@ -309,7 +309,7 @@ static void try_killed(bool before)
 
 	pid = start_holder(region);
 	cr_assert_eq(((char *)region->base)[SIZE - 1], 'h');
-	/* What it wrote over is not what it has let go of. */
+	/* It has overwritten memory, but has not released it. */
 	atomic_store(shm_let_go(region->base), 0);
 	if (before)
 		kill_holder(pid);
@@ -319,7 +319,7 @@ static void try_killed(bool before)
 		kill_holder(pid);
 	cr_assert_neq(pass_by(SIZE), file);
 	cr_assert_eq(count_files(), 2);
-	/* Sooner or later its memory goes, too. */
+	/* Later its memory is freed as well. */
 	dfi__shm_wait_limit_ns = -1;
 	cr_assert_neq(pass_by(SIZE), file);
 	cr_assert_eq(count_files(), 1);

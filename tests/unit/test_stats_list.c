@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Entries of nodes that can't be asked for their counters: each is listed, with
- * the reason, and the others are asked all the same.
+ * the reason, and the others are still asked.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters on their way to another process: what comes must make sense. */
+/* Counters on their way to another process: only valid ones are accepted. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void fill_page(void)
 	};
 }
 
-/* Encode the page, and decode it as what follows id after. */
+/* Encode the page, and decode it as the page after id after. */
 static int send_page(uint64_t after)
 {
 	size_t size;

@@ -17,7 +17,7 @@
 #define MS 1000000
 #define LOG_SIZE 4096
 
-/* What the hooks said, as text: "tag+key=value@revision " or "tag-key@.. ". */
+/* The hooks' calls as text: "tag+key=value@revision " or "tag-key@.. ". */
 struct heard {
 	char log[LOG_SIZE];
 	size_t used;
@@ -195,7 +195,7 @@ Test(table, only_who_has_put_a_key_last_can_reclaim_it)
 	cr_assert_eq(put_by(2, new, 0), 0);
 	cr_assert_eq(put_by(1, new, reclaim), -EEXIST);
 	cr_assert_eq(put_by(2, new, reclaim), 0);
-	/* Nobody can say so of what nobody has put. */
+	/* Not so for a key that nobody has put. */
 	cr_assert_eq(put_by(0, new, 0), 0);
 	cr_assert_eq(put_by(0, new, reclaim), -EEXIST);
 }
@@ -471,7 +471,7 @@ Test(table, limits_are_enospc_and_a_freed_place_can_be_taken)
 	cr_assert_eq(put("b", "1234", 0), 0);
 	cr_assert_eq(put("c", "", 0), -ENOSPC);
 	cr_assert_not_null(strstr(dfi_errmsg(), "2 keys"));
-	/* Replacing counts the difference only. */
+	/* Replacing a value counts only the difference. */
 	cr_assert_eq(put("a", "123", 0), 0);
 	cr_assert_eq(put("b", "12345", 0), 0);
 	cr_assert_eq(put("b", "123456", 0), -ENOSPC);
@@ -535,8 +535,8 @@ Test(table, watches_that_follow_take_no_place_of_others)
 
 /*
  * The model: a fixed set of keys, each with its state; leases are slots of
- * which the table's numbers are remembered. What the watch hears is applied to
- * a copy, which must at all times equal the table.
+ * which the table's numbers are remembered. The watch's events are applied to a
+ * copy, which must always equal the table.
  */
 #define N_KEYS 40
 #define N_LEASES 6
@@ -769,7 +769,9 @@ static void run_model(unsigned seed)
 			step_lease(&model);
 		else
 			step_time(&model);
-		/* Mostly less than there is, so that the rest goes on later. */
+		/*
+		 * Usually less than there is, so that the rest follows later.
+		 */
 		dfi__table_tell(table, draw(&model, 5));
 		if (i % 16 == 0)
 			tell_all();
@@ -787,9 +789,9 @@ Test(table_model, random_operations_agree_with_a_naive_model)
 }
 
 /*
- * Watches that come and go while changes are told in small steps. The log has
- * all changes in order; a watch must hear those behind its making, and none
- * twice.
+ * Watches that come and go while changes are delivered in small steps. The log
+ * has all changes in order; a watch must receive those after its creation, and
+ * none twice.
  */
 #define LOG_MAX 4096
 #define N_WATCHES 16
@@ -956,8 +958,8 @@ Test(table_model, watches_that_come_and_go_hear_all_that_follows_once)
 }
 
 /*
- * Where each change looked at each watch, and each lease at each key, this
- * would take 10^9 steps.
+ * If each change looked at each watch, and each lease at each key, this would
+ * take 10^9 steps.
  */
 Test(table_scale, a_change_costs_its_matches_whatever_else_there_is)
 {
@@ -989,7 +991,7 @@ Test(table_scale, a_change_costs_its_matches_whatever_else_there_is)
 	snprintf(key + 400, sizeof(key) - 400, "k7");
 	cr_assert_eq(dfi__table_watch(table, NULL, 20000, key, TABLE_KEY), 0);
 	cr_assert_eq(dfi__table_revoke(table, lease), 0);
-	/* At once, and told when there is time: of each, one to one watch. */
+	/* At once, and delivered later: one of each, to one watch. */
 	cr_assert_eq(count_keys(), 1);
 	cr_assert_gt(dfi__table_untold_bytes(table), 30000 * 400);
 	cr_assert_eq(dfi__table_tell(table, SIZE_MAX), 1 + 30000 + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What others have written can't do things to who reads it. */
+/* Texts of others can't harm their reader. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ Test(text, with_control_characters_is_not_plain)
 	}
 }
 
-/* The first and the last character of each length, and what is beside them. */
+/* The first and last character of each length, and their neighbours. */
 Test(text, that_is_no_utf8_is_not_plain)
 {
 	static const char *const plain[] = { "\302\240", "\337\277",

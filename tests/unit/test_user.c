@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose processes and files are trusted, also in a user namespace that does not
- * map all users.
+ * Which users' processes and files are trusted, also in a user namespace that
+ * does not map all users.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "registry/wire/path_lock.h"
 #include "tls_help.h"
 
-/* What the kernel has unless it is told otherwise. */
+/* The kernel's default. */
 #define NOBODY 65534
 
 static void expect_text(const char *word)
@@ -29,9 +29,7 @@ static void expect_text(const char *word)
 	    word, dfi_errmsg());
 }
 
-/* In a child, where an assertion would hang: what is wrong is said, and ends
- * it.
- */
+/* In a child, where an assertion would hang: print the error, and end. */
 #define CHECK(holds)                                                           \
 	do {                                                                   \
 		if (!(holds)) {                                                \
@@ -98,7 +96,7 @@ Test(user, is_trusted_if_it_is_ours_or_root_or_named)
 	expect_text("it (pid 1) runs as user 70002, this process as user");
 }
 
-/* So it is for one in another PID namespace that is no child of this one. */
+/* The same holds in another PID namespace that is no child of this one. */
 Test(user, of_a_process_that_is_not_visible_is_trusted_all_the_same)
 {
 	static const uid_t other = 70001;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What devices report, and what follows for connections. No device is needed:
- * the reports are made by hand, and so is what they are about.
+ * Reports of devices, and their effects on connections. No device is needed:
+ * the reports and their objects are made by hand.
  */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -24,7 +24,7 @@
 #include "transport/verbs/events.h"
 #include "transport/verbs/verbs.h"
 
-/* What queues have to say, once; n < 0: they have failed. */
+/* The reports of queues, once; n < 0: they have failed. */
 static struct ibv_wc done[2];
 static int n_done;
 
@@ -39,7 +39,7 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs)
 	return n;
 }
 
-/* What was posted last, and how often there is no room for it. */
+/* The last request posted, and how often there is no room for it. */
 static uint64_t posted_last;
 static int full;
 
@@ -186,7 +186,7 @@ Test(verbs, what_has_not_arrived_when_the_connection_breaks_is_lost)
 	cr_assert_not_null(strstr(dfi_errmsg(), "transport retry counter"));
 }
 
-/* Another process may have taken its place, also one that uses memory. */
+/* Another process may have its number now, also one that uses memory. */
 Test(verbs, loss_of_a_writer_is_not_that_of_the_next_one)
 {
 	struct verbs_ring rings[3] = {
@@ -202,7 +202,7 @@ Test(verbs, loss_of_a_writer_is_not_that_of_the_next_one)
 	cr_assert_eq(
 	    dfi__verbs_ops.ring.lost(&export.base, 0, 17), RING_LOST_UNWRITTEN);
 	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 0, 18), RING_KEPT);
-	/* It is not known who it was. */
+	/* Its owner is unknown. */
 	cr_assert_eq(
 	    dfi__verbs_ops.ring.lost(&export.base, 0, 0), RING_LOST_UNWRITTEN);
 	cr_assert_str_eq(
@@ -213,7 +213,7 @@ Test(verbs, loss_of_a_writer_is_not_that_of_the_next_one)
 	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 2, 17), RING_KEPT);
 }
 
-/* So long after it was made to end, with seven work requests under way. */
+/* The time after its end was requested, with seven work requests under way. */
 static bool is_drained_after(int64_t ms)
 {
 	conn.posted = conn.posted ? conn.posted : 7;
@@ -392,7 +392,7 @@ static struct rdma_conn_param data_of(const struct verbs_handshake *hello)
 	};
 }
 
-/* What node 2 says to who claims to be node 1, over a path. */
+/* Node 2's message to an impostor of node 1, over a path. */
 static uint16_t check_hello(
     const struct verbs_handshake *hello, unsigned from, unsigned to)
 {
@@ -403,7 +403,7 @@ static uint16_t check_hello(
 	uint16_t refusal = dfi__verbs_check_handshake(
 	    &self, &id, &param, &proved);
 
-	/* Of who is refused, nothing is taken. */
+	/* Nothing is taken from a refused peer. */
 	cr_assert_eq(proved.nonce, refusal ? 0 : hello->nonce);
 	cr_assert_eq(proved.node, refusal ? 0 : 1);
 	return refusal;
@@ -454,7 +454,7 @@ Test(verbs, proof_of_who_connects_is_for_nobody_else_and_nowhere_else)
 	cr_assert_eq(check_hello(&changed, 1, 2), EPROTO);
 }
 
-/* What node 1 makes of an answer. */
+/* Node 1's reading of an answer. */
 static int take_answer(struct verbs_handshake *answer, uint64_t nonce)
 {
 	struct verbs self = be_node(1);
@@ -527,7 +527,7 @@ Test(verbs, peer_of_another_version_is_refused_with_both_named)
 	expect_both_versions(dfi__verbs_refused(&verbs, &event, conn.peer));
 }
 
-/* What node 1 makes of a rejection. */
+/* Node 1's reading of a rejection. */
 static int be_refused(uint16_t refusal)
 {
 	struct verbs self = be_node(2);
@@ -550,7 +550,7 @@ Test(verbs, refusal_has_a_reason_of_this_library_or_none)
 	cr_assert_not_null(strstr(dfi_errmsg(), "(65535)"));
 }
 
-/* Nobody who may lock any memory. */
+/* A user who may not lock memory. */
 static void become_nobody(void)
 {
 	cr_assert(geteuid() != 0 || setresuid(65534, 65534, 65534) == 0);
@@ -781,7 +781,7 @@ Test(verbs, device_that_is_too_small_is_refused_by_the_name_of_its_limit)
 	    strstr(dfi__verbs_limits(&attr, &limits), "max_cqe"));
 }
 
-/* What the owner of a ring answers to who wants to write it. */
+/* The answer of a ring's owner to a peer that asks to write it. */
 static int answered_with(int error)
 {
 	struct verbs_message message = { .type = VERBS_OPENED, .error = error };

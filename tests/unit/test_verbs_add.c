@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers that are on their way from a word of a peer's, and who waits for
- * them. The device is made by hand: it takes work requests, and completes them
- * when told to.
+ * Numbers under way from a peer's word, and the calls that wait for them. The
+ * device is made by hand: it takes work requests, and completes them on
+ * request.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static void stop(void)
 
 TestSuite(verbs_add, .init = start, .fini = stop, .timeout = 300);
 
-/* The peer's device answers all that was posted. */
+/* The peer's device answers all posted requests. */
 static void answer(uint64_t number)
 {
 	atomic_store(&ring[WORD_AT / sizeof(ring[0])], number);
@@ -148,7 +148,7 @@ Test(verbs_add, number_that_the_device_gives_up_is_a_broken_connection)
 	cr_assert(conn.broken);
 }
 
-/* It would put off that the queue pair asks again, if the answer is lost. */
+/* It would delay the queue pair's next request if the answer is lost. */
 Test(verbs_add, no_probe_goes_behind_a_number_that_is_waited_for)
 {
 	uint64_t number;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Segments whose footers have checksums, by a device that is made by hand: it
- * keeps what is posted, and its bytes come to the target's ring when a test
- * says so, in any order.
+ * Segments whose footers have checksums, over a device made by hand: it keeps
+ * posted requests, and their bytes reach the target's ring when the test says
+ * so, in any order.
  */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -113,7 +113,7 @@ static void *zeroed(uint64_t bytes)
 	return at;
 }
 
-/* What happens when a reader that sleeps is woken for a segment. */
+/* The result of waking a sleeping reader for a segment. */
 static void (*when_taken)(void);
 
 void __wrap_dfi__wait_wake(_Atomic uint32_t *word);
@@ -238,7 +238,7 @@ static void stop(void)
 
 TestSuite(verbs_checksum, .fini = stop, .timeout = 300);
 
-/* The source sends a segment of so many bytes, none of them 0. */
+/* The source sends a segment of this many bytes, none of them 0. */
 static void send_segment(uint64_t used)
 {
 	uint64_t i;
@@ -306,7 +306,7 @@ static void shuffle(uint32_t *order, uint32_t n)
 	}
 }
 
-/* What the reader would be lent. */
+/* The reader's next loan. */
 static bool payload_is_there(uint64_t used)
 {
 	uint64_t room = export.layout.shape.footer_offset;
@@ -317,9 +317,9 @@ static bool payload_is_there(uint64_t used)
 }
 
 /*
- * The bytes come one by one, until the last one: a byte may be as it was before
- * it has come, but is written all the same. In any order; or first the payload
- * and then the footer, in any order each.
+ * The bytes come one by one, up to the last: a byte that has not come keeps its
+ * old value, but is written all the same. Either all in any order, or first the
+ * payload and then the footer, each in any order.
  */
 static void deliver_shuffled(uint64_t used)
 {
@@ -389,8 +389,7 @@ static void expect_to_wait_for(uint32_t missing)
 	expect_taken(64);
 }
 
-/* Who publishes a footer writes over it, which must not happen to come first.
- */
+/* Publishing a footer overwrites it, which must not come first. */
 Test(verbs_checksum, each_byte_of_the_footer_is_waited_for)
 {
 	uint32_t lap;
@@ -445,7 +444,7 @@ Test(verbs_checksum, partial_segments_are_seen_when_they_are_whole)
 	cr_assert_gt(n_moved, 512 * SEGMENTS);
 }
 
-/* Its size, as a peer may say anything, is larger than the slot. */
+/* Its size exceeds the slot: a peer may say anything. */
 Test(verbs_checksum, size_beyond_the_slot_is_refused_by_the_reader)
 {
 	uint64_t state, bytes = 0;
@@ -545,7 +544,7 @@ Test(verbs_checksum, ring_that_was_written_through_memory_is_refused)
 	cr_assert_eq(ask(&g).error, 0);
 }
 
-/* What it publishes while the ring is being opened stays as it is. */
+/* A report during the opening of the ring stays as it is. */
 Test(verbs_checksum, slots_that_were_written_are_not_made_ready)
 {
 	uint64_t state = footer_state(1, 0x80, 0);
@@ -579,7 +578,7 @@ Test(verbs_checksum, nothing_is_shown_once_nobody_reads)
 	cr_assert_not(seen());
 }
 
-/* Who waits looks again and again, and always finds one. */
+/* A waiting reader looks again and again, and always finds one. */
 Test(verbs_checksum, segments_one_after_another_leave_the_queue_its_turn)
 {
 	uint32_t polls = 0, i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The first step of connecting over RDMA, which asks the kernel for an address.
- * No device is needed: librdmacm's functions that it takes are these.
+ * No device is needed: this file has the functions of librdmacm that it calls.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -22,8 +22,10 @@ static struct rdma_cm_id id;
 static struct rdma_cm_event event;
 static bool pending;
 
-/* How often the kernel is asked, until when it doesn't know, and how long it
- * takes for that. */
+/*
+ * How often the kernel is asked, until when it doesn't know, and how long it
+ * takes for that.
+ */
 static int n_asked, n_unknown, n_acked;
 static int64_t take_ns;
 
@@ -228,7 +230,7 @@ static bool is_gone(void *arg)
 	return n_asked == 3;
 }
 
-/* Though there is always an event, so that nobody sleeps. */
+/* Though there is always an event, so nothing sleeps. */
 Test(verbs_connect, peer_that_dies_meanwhile_is_asked_for_no_more)
 {
 	struct wait_limit wait_limit = {
@@ -242,7 +244,7 @@ Test(verbs_connect, peer_that_dies_meanwhile_is_asked_for_no_more)
 	cr_assert_eq(n_acked, 3);
 }
 
-/* Their requests say nothing, and are refused. */
+/* Their requests are empty, and are refused. */
 Test(verbs_connect, flood_of_requests_lets_the_control_thread_do_its_work)
 {
 	int ret;

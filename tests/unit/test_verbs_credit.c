@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection whose peer takes nothing, because it is stopped: what is given
- * to it waits, and nobody else does. The device is made by hand: it takes work
- * requests, and completes them when told to.
+ * A connection whose peer takes nothing, because it is stopped: its writes
+ * wait, and nothing else does. The device is made by hand: it takes work
+ * requests, and completes them on request.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return 0;
 }
 
-/* The peer takes all that was posted. */
+/* The peer takes all posted requests. */
 static void complete(void)
 {
 	for (; n_signalled_done < n_posted; n_signalled_done++)
@@ -145,7 +145,7 @@ Test(verbs_credit, giver_does_not_wait_for_a_peer_that_takes_nothing)
 	cr_assert_eq(n_posted, MAX_SENDS / 2);
 	cr_assert_eq(conn.n_owing, RINGS - MAX_SENDS / 2);
 	cr_assert_not(conn.broken);
-	/* Who would post it later is told when. */
+	/* A caller that would post it later learns when. */
 	cr_assert(armed);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which memory for devices a core dump holds. No device is needed: the one that
- * is made here looks at memory that it is to register, and refuses it.
+ * Which memory for devices a core dump holds. No device is needed: the one made
+ * here looks at memory that it should register, and refuses it.
  */
 #include <criterion/criterion.h>
 #include <errno.h>

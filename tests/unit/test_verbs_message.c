@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a peer may open by its messages, and how often. The device is made by
- * hand: it takes what is posted, and keeps the last message.
+ * hand: it takes posted requests, and keeps the last message.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static int post_send(
 	return 0;
 }
 
-/* All that was posted has been taken. */
+/* All posted requests have been taken. */
 static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs)
 {
 	const struct verbs_conn *conn = cq->cq_context;
@@ -93,7 +93,7 @@ static void stop(void)
 
 TestSuite(verbs_message, .init = start, .fini = stop, .timeout = 300);
 
-/* What the peer at the other end of a connection is answered. */
+/* The answer to the peer at the other end of a connection. */
 static int32_t open_words(struct verbs_conn *conn, uint32_t link)
 {
 	const struct verbs_message message = {
@@ -135,7 +135,7 @@ Test(verbs_message, counter_is_opened_by_many_but_once_by_each_connection)
 	cr_assert_eq(words.n_links, 2);
 	cr_assert_eq(verbs.n_links, n_links);
 	cr_assert_not(conns[0].broken);
-	/* Who has left it may have it again. */
+	/* A peer that has left it may have it again. */
 	close_words(&conns[1], link);
 	cr_assert_eq(words.n_links, 1);
 	cr_assert_eq(open_words(&conns[1], 7), 0);

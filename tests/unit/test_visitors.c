@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Which connection has to go from a room of those that have proved nothing.
- */
+/* Which pending authentication has to leave when a room is full. */
 #include <criterion/criterion.h>
 #include <sys/resource.h>
 
@@ -26,7 +24,7 @@ static void teardown(void)
 
 TestSuite(visitors, .init = setup, .fini = teardown);
 
-/* The one that had to go for it, or NULL. */
+/* The one that had to leave for it, or NULL. */
 static struct visitor_place *enter(struct visitor_place *place, uint32_t origin)
 {
 	struct visitor_place *excess = dfi__visitors_excess(&room, origin);

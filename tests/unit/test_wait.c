@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sleeps that nobody ends: how often the sleeper looks by itself, in a waiting
+ * Sleeps without a wake-up: how often the sleeper polls by itself, in a waiting
  * call and behind a descriptor.
  */
 #include <criterion/criterion.h>
@@ -24,7 +24,7 @@ static bool never(void *arg)
 	return false;
 }
 
-/* A machine that is late makes them fewer. */
+/* On a late machine there are fewer. */
 Test(wait, of_two_seconds_for_nobody_takes_some_hundred_sleeps)
 {
 	struct wait_policy policy = dfi__wait_policy(DFI_WAIT_BLOCK);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Framing of the registry's messages: what is written is read again, and what
- * is not a message is refused without harm.
+ * Framing of the registry's messages: a written message is read back, and other
+ * input is refused without harm.
  */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -306,7 +306,7 @@ Test(wire, mutated_messages_are_read_or_refused)
 		dfi__wire_free(message);
 		n_read++;
 	}
-	/* Else the mutations were too wild to test anything. */
+	/* Otherwise the mutations were too wild to test anything. */
 	cr_assert_gt(n_read, 10000);
 	cr_assert_gt(total, n_read);
 	evbuffer_free(input);

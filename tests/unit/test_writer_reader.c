@@ -2,8 +2,8 @@
 /*
  * Both ends of a ring against each other, on one thread: streams over every
  * wrap-around with full and partial segments, credits, the end of a source, and
- * what a reader makes of footers that no honest writer wrote. On a fake
- * transport, and streams also on shared memory.
+ * a reader's response to forged footers. On a fake transport; streams also on
+ * shared memory.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -150,7 +150,7 @@ Test(writer_reader, stream_crosses_every_wrap_around)
 	for_each_ring(stream_on_fake);
 }
 
-/* Each word says that what the reader awaits is there, or that all is over. */
+/* Each word says that the awaited segment has come, or that all is over. */
 static void fill_with_footers(struct fake_ring *ring, uint64_t flag)
 {
 	const struct ring_geometry *g = &ring->geometry;
@@ -255,8 +255,7 @@ static void read_stream(struct reader *reader, uint64_t *read)
 	}
 }
 
-/* Tuple by tuple, of which each third is sent at once, with what precedes it.
- */
+/* Tuple by tuple; each third is sent at once, with the ones before it. */
 static void stream_in_parts(struct fake_ring *ring)
 {
 	struct writer *writer = &ring->writer;
@@ -321,7 +320,7 @@ Test(writer_reader, parts_leave_room_for_what_follows)
 	}
 }
 
-/* Send a segment, change one bit of what has arrived, and read it. */
+/* Send a segment, change one arrived bit, and read it. */
 static int read_damaged(uint32_t byte, bool in_place)
 {
 	struct fake_ring ring;
@@ -355,7 +354,7 @@ Test(writer_reader, damage_is_found_by_the_checksum)
 			cr_assert_not_null(strstr(dfi_errmsg(), "segment 0"));
 			cr_assert_not_null(strstr(dfi_errmsg(), "checksum"));
 		}
-		/* Behind the last tuple is nothing that was sent. */
+		/* Behind the last tuple there are no sent bytes. */
 		cr_assert_eq(read_damaged(tuples + used, in_place), 0);
 	}
 }
@@ -470,7 +469,7 @@ static void hold_at(struct fake_ring *ring, uint32_t n)
 	dfi__reader_pause(reader);
 	while (write_segment(&ring->writer, written))
 		written++;
-	/* What was read and not told yet, is not lost to it. */
+	/* The tuples read but not yet reported are not lost to it. */
 	cr_assert_gt(written - read,
 	    ring->geometry.segment_count - credit_batch(&ring->geometry));
 	cr_assert_eq(dfi__writer_end(&ring->writer, FOOTER_FLAG_END), 0);
@@ -510,7 +509,7 @@ static void fill_and_look(struct fake_ring *ring)
 
 	fill(ring);
 	cr_assert_eq(writer_credit(&ring->writer), 0);
-	/* A segment that is lent stays as it is, however often one tries. */
+	/* A lent segment is unchanged, however often one tries. */
 	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), 0);
 	cr_assert(!write_segment(&ring->writer, 99));
 	check_segment(&ring->geometry, 0, payload, bytes);
@@ -783,7 +782,7 @@ Test(writer_reader, used_ring_is_known_to_be_used)
 	fake_ring_stop(&ring);
 }
 
-/* A target's word that no honest reader wrote. */
+/* A forged word of a target. */
 Test(writer_reader, impossible_credit_is_refused)
 {
 	static const int64_t wrong[] = { -3, -2, 5, 6, INT64_MAX };

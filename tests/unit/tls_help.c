@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See tls_help.h. Uses OpenSSL itself, not what is under test. */
+/* See tls_help.h. Uses OpenSSL itself, not the tested code. */
 #include "tls_help.h"
 
 #include <arpa/inet.h>
