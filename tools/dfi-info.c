@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dfi-info: what a registry knows. "flows" lists the published flows and their
- * attached endpoints, "nodes" the member processes, "stat" the counters of
- * their sources and targets (info_stat.c). Without a registry, "devices" lists
- * the RDMA devices of this host, and "config" the settings that a program gets
+ * dfi-info: the content of a registry. "flows" lists the published flows and
+ * their attached endpoints, "nodes" the member processes, "stat" the counters
+ * of their sources and targets (info_stat.c). Without a registry, "devices"
+ * lists the RDMA devices of this host, and "config" the settings of a program
  * that is started from here.
  */
 #include <argp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dfi-registry: a registry as a process of its own. It serves until SIGTERM or
+ * dfi-registry: a registry as its own process. It serves until SIGTERM or
  * SIGINT. It prints its address on stdout; the library logs to stderr.
  * "dfi-registry keygen FILE" makes a key file instead.
  */
