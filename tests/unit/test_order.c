@@ -157,7 +157,7 @@ Test(order, nothing_behind_a_hole_is_delivered)
 	}
 }
 
-/* Both have left one: nothing before the first is missing. */
+/* Both leave a hole: nothing behind the first one comes. */
 Test(order, first_of_several_holes_ends_the_flow)
 {
 	uint32_t r;

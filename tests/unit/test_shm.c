@@ -1019,7 +1019,7 @@ static void send_with(int socket, const void *bytes, size_t size, int fd)
 	cr_assert_eq(sendmsg(socket, &message, 0), (ssize_t)size);
 }
 
-/* The error names it for a region of the wrong form. */
+/* The error differs from that of an invalid region. */
 Test(shm, region_is_not_shown_to_who_has_no_descriptor_left)
 {
 	struct region *region = create(SIZE), *shown = create(SIZE);
