@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the flow computes for a query. A flow knows no nulls and rounds sums of
- * reals, so that each aggregate of the query is made of several of the flow:
+ * The flow's aggregates for a query. A flow has no nulls and rounds sums of
+ * reals, so each aggregate of the query is made of several of the flow:
  *
- *	COUNT(*)         COUNT
- *	COUNT(x)         SUM of a byte, 1 where x is not null
- *	SUM(x), AVG(x)   SUM of each limb of x (exact_sum.h), 0 where it is null
- *	MIN(x), MAX(x)   the same; a null is a value that never wins
+ * 	COUNT(*)         COUNT
+ * 	COUNT(x)         SUM of a byte, 1 where x is not null
+ * 	SUM(x), AVG(x)   SUM of each limb of x (exact_sum.h), 0 where it is null
+ * 	MIN(x), MAX(x)   the same; a null is a value that never wins
  *
  * Where COUNT(x) is 0, the others are null.
  */

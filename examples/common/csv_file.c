@@ -18,7 +18,7 @@
 /* ---- Kinds of files --------------------------------------------------------
  */
 
-/* What begins with some bytes, or has them a bit later. */
+/* A format whose files have some bytes at the start, or a bit later. */
 static const struct {
 	const char *bytes;
 	size_t size, at;

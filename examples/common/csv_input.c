@@ -272,7 +272,7 @@ static int feed_lines(struct loading *loading, const char *bytes, size_t left)
 	return 0;
 }
 
-/* What the table has filled. */
+/* The memory that the table has filled. */
 static uint64_t table_bytes(const struct csv_table *table)
 {
 	uint64_t bytes = table->n_rows * sizeof(*table->lines), i;

@@ -422,7 +422,7 @@ int result_file_close(struct result_file *file, bool complete)
 		ret = result_file_check(file);
 	if (complete && ret == 0 && !file->direct)
 		ret = replace(file);
-	/* What is left in the stream then is not wanted. */
+	/* The rest of the stream is dropped. */
 	if (!complete || ret)
 		file->error = ECANCELED;
 	if (file->stream)

@@ -195,7 +195,7 @@ static int open_place(struct link *link)
 		if (info.attached_sources || !info.attached_targets)
 			continue;
 		ret = open_source(link, name);
-		/* All are at one peer: what it does not answer, none does. */
+		/* All are at one peer: if one gets no answer, none does. */
 		if (!ret || ret == -ENOTCONN || ret == -ETIMEDOUT)
 			return ret;
 	}

@@ -45,7 +45,7 @@ struct plot {
 	FILE *commands; /* of gnuplot */
 	FILE *picture;  /* in memory, as gnuplot tells no full disk */
 	pid_t gnuplot;
-	void (*on_pipe)(int); /* what SIGPIPE does while nothing is drawn */
+	void (*on_pipe)(int); /* SIGPIPE's action while nothing is drawn */
 };
 
 /*

@@ -28,7 +28,7 @@
 
 struct paxos;
 
-/* What is written to the disk, and read again at a restart. */
+/* A record on the disk, read again at a restart. */
 enum kv_record_type {
 	KV_RECORD_PROMISE = 1, /* ballot */
 	KV_RECORD_ENTRY,       /* an accepted entry */
@@ -42,12 +42,12 @@ struct kv_record {
 	const struct kv_entry *entry;
 };
 
-/* What a core asks of the world. arg is the one of paxos_setup. */
+/* The core's requests to the world. arg is the one of paxos_setup. */
 struct paxos_ops {
 	/*
 	 * Room for a message of at most size bytes to a replica (or, with
-	 * client true, a client), or NULL: it is not connected, or slow. Then
-	 * the core goes on without; it never waits.
+	 * client true, a client), or NULL: it is not connected, or slow. The
+	 * core then continues without it, and never waits.
 	 */
 	struct kv_message *(*begin)(
 	    void *arg, bool client, unsigned to, size_t size);
@@ -124,8 +124,8 @@ struct paxos *paxos_new(const struct paxos_setup *setup,
 void paxos_free(struct paxos *paxos);
 
 /*
- * At a restart, before all else: what the disk holds, in its order; what the
- * store's snapshot already has may be among it. -ENOBUFS: log_bytes is too
+ * At a restart, before all else: the records of the disk, in their order; the
+ * store's snapshot may already have some of them. -ENOBUFS: log_bytes is too
  * small for it. -EINVAL: a slot is missing. Then the replica must not start.
  */
 int paxos_restore(struct paxos *paxos, const struct kv_record *record);
@@ -176,9 +176,7 @@ enum paxos_role paxos_role(const struct paxos *paxos);
 kv_ballot paxos_ballot(const struct paxos *paxos); /* promised */
 int paxos_leader(const struct paxos *paxos);       /* number, or -1 */
 uint64_t paxos_commit(const struct paxos *paxos);
-/*
- * Whether so many members are known to have forgotten that no majority is left.
- */
+/* Whether too few members remember for a majority, as far as is known. */
 bool paxos_no_quorum(const struct paxos *paxos, uint64_t now);
 struct kv_store *paxos_store(struct paxos *paxos);
 void paxos_query(const struct paxos *paxos, struct paxos_stats *stats);

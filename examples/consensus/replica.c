@@ -268,7 +268,7 @@ static void run_nopaxos(struct replica *replica)
 	clients_flush(replica);
 }
 
-/* What the core does of itself, or because of the disk. */
+/* Work of the core that time or the disk causes. */
 static void run_core(struct replica *replica)
 {
 	core_snapshots(replica);

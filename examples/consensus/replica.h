@@ -26,9 +26,9 @@ struct replica_options {
 	bool nopaxos;
 	bool multicast; /* nopaxos: over RDMA, by datagrams */
 	bool flows;     /* four flows for many members, where they can be had */
-	unsigned drop_ppm; /* of a million segments of the ordered flow, so many
-			      are lost, for tests */
-	uint64_t spin_ns;  /* look for messages so long before sleeping */
+	unsigned drop_ppm; /* of a million segments of the ordered flow, this
+			    * many are lost, for tests */
+	uint64_t spin_ns;  /* look for messages for this long before sleeping */
 };
 
 /* What a link is for. */
@@ -73,7 +73,7 @@ struct read {
 struct order {
 	struct line line;
 	uint64_t flow; /* its id; 0: there is none */
-	uint64_t ends; /* who is in it, a bit for each number */
+	uint64_t ends; /* replicas in it, a bit for each number */
 	uint64_t next; /* number of the next segment */
 	bool up;
 	struct kv_message *message; /* that is being filled, for batch */

@@ -293,7 +293,7 @@ static void tell(struct replica *replica)
 			bootstrap_hello(replica, i);
 }
 
-/* Who could be in a flow now. */
+/* The replicas that could be in a flow now. */
 uint64_t order_who_is_there(const struct replica *replica)
 {
 	uint64_t ends = UINT64_C(1) << replica->options.self;
@@ -352,7 +352,7 @@ void order_turn(struct replica *replica)
 		return;
 	order->try_at = replica->now + RETRY_NS;
 	ends = order_who_is_there(replica);
-	/* Without a number, Multi-Paxos goes on until the next try. */
+	/* Without a number, Multi-Paxos continues until the next try. */
 	if (!order_is_majority(replica, ends) || !(ends & (ends - 1)) ||
 	    kv_random_id(&flow) < 0)
 		return;

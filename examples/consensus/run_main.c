@@ -201,7 +201,7 @@ static int add_object(const struct point *point, const struct load_plan *plan,
 	    : 0;
 }
 
-/* Behind a load with a fault: who leads, the drawing. */
+/* After a load with a fault: print the leader, make the drawing. */
 static int after_fault(struct point *point, const struct load_result *result)
 {
 	struct run_observation observation;

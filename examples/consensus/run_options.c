@@ -81,7 +81,7 @@ static void add_protocols(
 	}
 }
 
-/* --kill or --stop: who of those that it is made for. */
+/* --kill or --stop: the victim, of those that it accepts. */
 static void set_victim(struct argp_state *state, const char *option,
     const char *text, enum run_victim last, struct run_failover *fault)
 {

@@ -40,7 +40,7 @@ struct coordinator {
 	const struct input *input;
 	struct rows *out; /* NULL: none are written */
 	struct outcome *outcome;
-	struct dfi_registry *registry; /* NULL: one of somebody else */
+	struct dfi_registry *registry; /* NULL: another process has it */
 	const char *registry_address;  /* NULL: as the environment says */
 	struct dfi *dfi;
 	char run[MAX_RUN_NAME + 1];

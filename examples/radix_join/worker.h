@@ -38,7 +38,7 @@ struct worker {
 	uint32_t index;
 
 	struct slices slices;
-	struct lines lines; /* of all partitions: what is being sent */
+	struct lines lines; /* of all partitions, to be sent */
 	struct dfi_source *sources[N_RELATIONS];
 	struct room room;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target with "LIMIT 10" cancels when it has enough, which is an error for
- * nobody. Its source gets -EPIPE, and stops.
+ * A target with "LIMIT 10" cancels when it has enough, which is no error at any
+ * endpoint. Its source gets -EPIPE, and stops.
  */
 #include <inttypes.h>
 #include <stdint.h>

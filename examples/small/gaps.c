@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sends measurements to all targets, which prefer new ones to all of them. Lost
- * segments are not sent again, and a target is told of each gap. Only
+ * segments are not sent again, and a target gets a report of each gap. Only
  * multicasts over RDMA lose segments; elsewhere there are no gaps.
  */
 #include <inttypes.h>
