@@ -172,7 +172,7 @@ static bool ask(struct kv_client *client, unsigned number, struct holds *holds)
 	    find_number(text, "\nkeys ", &holds->keys);
 }
 
-/* What replicas are asked until it is so. */
+/* The condition that replicas are asked for until it holds. */
 struct question {
 	bool (*is_so)(struct kv_client *client, struct question *question);
 	unsigned n; /* replicas */

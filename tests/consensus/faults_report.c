@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What faults prints. A line for each run; then how long service took to come
+ * The output of faults. A line for each run; then how long service took to come
  * back after kill -9 of the leader, by protocol and wiring, and separately for
  * runs whose registry died as well; then the longest pause between answers
  * while a replica came back without its log and became a member again. Service

@@ -452,7 +452,7 @@ unsigned sim_pending(const struct sim *sim)
 	return n;
 }
 
-/* What is pending at the end of a run has no known outcome. */
+/* A request pending at the end of a run has an unknown outcome. */
 void sim_client_end(struct sim *sim)
 {
 	unsigned c, i;

@@ -386,7 +386,7 @@ static struct kv_store *first_store(struct sim_replica *replica, bool boot)
 	return kv_store_new(&none);
 }
 
-/* What a disk has from the beginning: the store that the log begins with. */
+/* The first content of a disk: the store that the log begins with. */
 static void save_first(
     struct sim_replica *replica, const struct kv_store *store)
 {

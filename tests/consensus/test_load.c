@@ -14,7 +14,7 @@
 #define MS UINT64_C(1000000)
 #define RECORDS 100
 
-/* What the store does wrong. In each client's process its own copy. */
+/* Faults of the store. Each client's process has its own copy. */
 static struct {
 	uint64_t stop_ns, stop_for_ns; /* after its opening: no answers */
 	bool forgets, mixes_up, refuses, loses;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of loads: what they mean together, and what is refused. */
+/* The options of loads: combinations, and invalid ones. */
 #include <criterion/criterion.h>
 #include <string.h>
 

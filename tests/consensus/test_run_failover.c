@@ -5,7 +5,7 @@
 
 #include "examples/consensus/run_failover.h"
 
-/* 10 requests in each of 4000 ms, but for a part of them. */
+/* 10 requests in each of 4000 ms, except in a part of them. */
 static struct load_result result_without(uint32_t begin, uint32_t end)
 {
 	static uint32_t slots[4000];

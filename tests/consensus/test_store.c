@@ -298,7 +298,9 @@ Test(store, has_the_configuration_of_the_log)
 
 #define N_KEYS 3000
 
-/* What a store must hold: the number of the value of each key, or 0. */
+/*
+ * The expected content of a store: the number of the value of each key, or 0.
+ */
 static void random_ops(
     struct client *client, unsigned values[N_KEYS], unsigned n, unsigned seed)
 {
@@ -429,7 +431,7 @@ Test(store, comes_back_from_a_snapshot)
 	cr_expect(reads(copy, "once", "one"));
 	ask(&client, KV_DELETE, "once", NULL, NULL);
 	has_values(copy, values);
-	/* And it goes on as the other one would. */
+	/* It continues like the other one. */
 	random_ops(&client, values, 10000, 8);
 	has_values(copy, values);
 	kv_store_free(copy);

@@ -396,7 +396,7 @@ Test(barrier, goes_on_when_the_registry_is_back)
 	cr_assert_eq(dfi_registry_start(&registry_attr, &registry), 0, "%s",
 	    dfi_errmsg());
 	expect_vain_wait(members[0], "has not arrived");
-	/* It is told after the other one that the registry is back. */
+	/* It learns after the other one that the registry is back. */
 	cr_assert(eventually(passes, members[1]), "%s", dfi_errmsg());
 	cr_assert_eq(
 	    dfi_barrier_wait(members[0], LONG_MS), 0, "%s", dfi_errmsg());

@@ -976,7 +976,7 @@ Test(combine_source, takes_what_was_estimated)
 	attr.combine.source_combining = DFI_COMBINING_ALWAYS;
 	cr_assert_gt(estimate.source_bytes, 0);
 	cr_assert_eq(off.source_bytes, 0);
-	/* The rest is the same, but for a line in each slot. */
+	/* The rest is the same, except a line in each slot. */
 	cr_assert_geq(estimate.ring_bytes, off.ring_bytes);
 	cr_assert_leq(
 	    estimate.ring_bytes, off.ring_bytes + 128 * estimate.segment_count);

@@ -11,7 +11,7 @@
 #define N_TARGETS 2
 #define SEGMENT_TUPLES 3 /* so that lanes become full as well */
 
-/* What one function pushes of each tuple size. */
+/* The pushes of one function for each tuple size. */
 #define N_TUPLES 10
 
 static struct rig rig;

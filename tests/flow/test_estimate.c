@@ -287,7 +287,7 @@ static bool has_no_memory_regions(void *dfi)
 	return stats.memory_regions == (stats.receives + 4095) / 4096;
 }
 
-/* What a device needs itself comes with its first use. */
+/* A device's own needs come with its first use. */
 static void use_device(void)
 {
 	struct ends ends = { .n_sources = 1, .n_targets = 1 };
@@ -639,7 +639,7 @@ Test(estimate, of_a_tree_has_rings_for_few_sources)
 	cr_assert_eq(tree.source_bytes, few.source_bytes);
 }
 
-/* With so much ring memory for a context. */
+/* With this much ring memory for a context. */
 static struct dfi *join_with_limit(uint64_t bytes)
 {
 	struct dfi *dfi;
@@ -836,7 +836,7 @@ Test(estimate, no_address_space_left_is_refused)
 	struct rlimit old;
 
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
-	/* What a device needs comes with its first use. */
+	/* A device's own needs come with its first use. */
 	if (over_verbs())
 		use_device();
 	limit_address_space(32 << 20, &old);

@@ -165,7 +165,7 @@ static void expect_end(struct dfi_target *target)
 struct plan {
 	uint64_t seed, all;
 	struct dfi_flow_attr attr;
-	uint32_t run; /* so many tuples of a source have the same set */
+	uint32_t run; /* this many tuples of a source have the same set */
 	uint32_t linger_us;
 	uint64_t n; /* tuples of each source */
 };
@@ -301,7 +301,7 @@ static int push_some(
 	return push_chosen(source, set, kv, i, rng_below(rng, 4));
 }
 
-/* What was sent, and what was written for it. */
+/* The tuples that were sent, and the bytes that were written for them. */
 static int check_source(struct end *end, struct dfi_source *source)
 {
 	const struct plan *plan = end->plan;

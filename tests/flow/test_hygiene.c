@@ -536,7 +536,7 @@ Test(sharing, of_rings_with_a_forked_child_does_not_keep_their_memory)
 
 /* ---- Forks of a process that has a registry ---------------------------- */
 
-/* A process with a registry, which forks a child when it is told to. */
+/* A process with a registry, which forks a child on request. */
 static void serve_and_fork(int from, int to)
 {
 	char address[108] = "";
@@ -870,7 +870,7 @@ static int close_descriptors_in_child(const char *registry)
 	    dfi_source_open(dfi, "cut", 0, NULL, &source))
 		return 1;
 	close_range(STDERR_FILENO + 1, ~0u, 0);
-	/* What was closed includes those of an RDMA device. */
+	/* The closed descriptors include those of an RDMA device. */
 	if ((dfi_source_push(source, &kv) || dfi_source_flush(source) ||
 		dfi_target_consume(target, &tuple) != 1) &&
 	    !over_verbs())

@@ -708,7 +708,7 @@ TEST_EACH(lingering_goes_on_without_a_target_that_cancels)
 	create(&attr);
 	open_targets(2, DFI_NONBLOCK);
 	source = open_lingering(1000);
-	/* So many partial segments that target 0 has no room for the last. */
+	/* Enough partial segments that target 0 has no room for the last. */
 	for (i = 0; i < SEGMENTS - 1; i++) {
 		cr_assert_eq(push(source, i), 0, "%s", dfi_errmsg());
 		expect_tuple(targets[1], i);
@@ -965,7 +965,7 @@ Test(replicate, loss_policy_is_published)
 	cr_assert_eq(info.gap_timeout_us, 0);
 }
 
-/* What is wrong with them is found without a device. */
+/* Their errors are found without a device. */
 Test(replicate, attributes_of_datagrams_that_make_no_sense_are_named)
 {
 	struct dfi_flow_attr good = flow_attr(1, 2), attr;

@@ -184,7 +184,7 @@ Test(shuffle, tuples_have_any_size_up_to_a_segment)
 	run_size(600, 600);
 }
 
-/* What arrives at each target, in order. */
+/* Each target gets these, in order. */
 struct arrivals {
 	uint64_t numbers[5][300];
 	uint32_t n[5];

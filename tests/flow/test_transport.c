@@ -208,7 +208,7 @@ Test(transport, verbs_of_the_flow_beats_the_setting)
 	rig_stop(&rig);
 }
 
-/* So many descriptors more can be had, or fewer. */
+/* This many more descriptors are available, or fewer. */
 static void leave_files(rlim_t n)
 {
 	struct rlimit limit;
@@ -665,7 +665,7 @@ static void *consume_all(void *arg)
 	return NULL;
 }
 
-/* With rings of so many segments that writes are held when they are full. */
+/* With rings of enough segments that writes are held when they are full. */
 Test(stats, show_that_nobody_waits_for_what_is_held)
 {
 	static const uint32_t counts[] = { 2, 3, 4, 5, 7, 13 };

@@ -124,7 +124,7 @@ static void fail(struct end *end, const char *what)
 		    dfi_errmsg());
 }
 
-/* What a source pushes, and in which windows. */
+/* The tuples of a source, and their windows. */
 static void plan_source(struct end *source)
 {
 	const struct scenario *s = source->scenario;
@@ -153,7 +153,7 @@ static void plan_source(struct end *source)
 			i = n;
 		source->ends[w] = i;
 	}
-	/* What comes behind the last mark. */
+	/* The tuples behind the last mark. */
 	if (!w || source->ends[w - 1] < n)
 		source->ends[source->n_windows++] = n;
 }

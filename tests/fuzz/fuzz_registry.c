@@ -36,7 +36,7 @@ static void ignore(evutil_socket_t fd, short what, void *arg)
 	(void)arg;
 }
 
-/* What the registry's clients hold. */
+/* The streams of the registry's clients. */
 enum {
 	WATCHER,
 	FIRST,

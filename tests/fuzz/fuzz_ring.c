@@ -63,7 +63,10 @@ static struct segment_footer *footer(const struct reader *reader, uint32_t slot)
 	    ring_offset(g, 0) + slot_offset(g, slot) + g->footer_offset);
 }
 
-/* Whatever was written; false: the reader has refused it or has ended. */
+/*
+ * Take a segment, whatever was written; false: the reader has refused it or has
+ * ended.
+ */
 static bool read_once(struct reader *reader)
 {
 	const struct ring_geometry *g = &reader->geometry;

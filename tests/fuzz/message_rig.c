@@ -154,7 +154,7 @@ struct verbs_handshake rig_hello(void)
 	return hello;
 }
 
-/* Who has connected believes it. */
+/* The end that has connected takes the answer. */
 static void answered(
     struct rdma_cm_id *to, const struct verbs_handshake *answer, bool accepted)
 {

@@ -33,7 +33,7 @@ struct node {
 	uint32_t match; /* a call's return; a return: NONE */
 };
 
-/* What the list is made from. */
+/* The events from which the list is made. */
 struct event {
 	uint64_t time;
 	uint32_t op;
@@ -475,7 +475,7 @@ static int by_time(const void *a, const void *b)
 
 	if (x->time != y->time)
 		return x->time < y->time ? -1 : 1;
-	return x->returns - y->returns; /* what touches is concurrent */
+	return x->returns - y->returns; /* touching ones are concurrent */
 }
 
 static void add_open(

@@ -282,7 +282,7 @@ static unsigned pick(unsigned *seed, unsigned n)
 	return (unsigned)rand_r(seed) % n;
 }
 
-/* What the operation does to a value; false: it can't have had its result. */
+/* The operation's effect on a value; false: its result is impossible. */
 static bool step(const struct lin_op *op, uint64_t *value)
 {
 	uint64_t old = *value;

@@ -61,7 +61,7 @@ static unsigned count_files(void)
 	return n;
 }
 
-/* A flow of one source, whose rings have so many bytes. */
+/* A flow of one source whose rings have this many bytes. */
 static void create(const char *name, enum dfi_flow_kind kind, uint64_t bytes,
     uint32_t n_targets)
 {

@@ -72,7 +72,7 @@ static void open_all(struct run *run, const char *name, uint32_t k)
 {
 	uint32_t i;
 
-	/* A source waits for all targets, a target for nobody. */
+	/* A source waits for all targets, a target for no endpoint. */
 	for (i = 0; i < run->n_targets; i++)
 		check(dfi_target_open(run->dfi, name,
 		    run->process * run->n_targets + i, NULL, &run->targets[i]));

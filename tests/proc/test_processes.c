@@ -430,7 +430,7 @@ static void push_run(
 	cr_assert_eq(dfi_source_flush(source), 0);
 }
 
-/* What the run's target gets, which must all be of this run. */
+/* The tuples of the run's target, which must all be of this run. */
 static int consume_run(const struct run *run, uint32_t *count)
 {
 	const void *tuple;
@@ -618,7 +618,10 @@ Test(processes, nothing_is_left_of_killed_processes)
 	cr_assert_eq(count_entries("/dev/shm", &target), 0);
 	cr_assert_eq(count_entries("/tmp", &source), 0);
 	cr_assert_eq(count_entries("/tmp", &target), 0);
-	/* Our own region may be kept for a while: its source may yet let go. */
+	/*
+	 * Our own region may be kept for a while: its source may still unmap
+	 * it.
+	 */
 	cr_assert_leq(count_descriptors("memfd:dfi"), 1);
 	cr_assert_eq(dfi_close(dfi), 0);
 	cr_assert_eq(count_descriptors("memfd:dfi"), 0);
@@ -718,7 +721,7 @@ static void kill_server(void)
 	cr_assert_eq(child_wait(&server), 128 + SIGKILL);
 }
 
-/* Wait until the flow is published again with so many endpoints. */
+/* Wait until the flow is published again with this many endpoints. */
 static void await_flow(uint32_t sources, uint32_t targets)
 {
 	int64_t wait_limit = now_ms() + LONG_MS;

@@ -238,7 +238,7 @@ static void check_tuple(struct end *end, const struct dfi_flow_info *info,
 	last[tuple->source] = tuple->number;
 }
 
-/* Segments are full, but for the last one of a source. */
+/* Segments are full, except the last one of a source. */
 static void take_gap(struct end *end, struct dfi_target *target,
     const struct dfi_flow_info *info, uint32_t *last, FILE *order)
 {

@@ -19,7 +19,7 @@
 #define N_ENDS 2
 #define N_TUPLES 50
 
-/* What the allocator and the kernel may round. */
+/* The rounding of the allocator and the kernel. */
 #define SLACK_BYTES (256u * 1024)
 #define SLACK_MAPPINGS 4
 

@@ -42,7 +42,7 @@ struct worker {
 	pthread_t thread;
 };
 
-/* What a watch hears; freed right after the unwatch. */
+/* The events of a watch; freed right after the unwatch. */
 struct hearing {
 	struct stress *stress;
 	uint64_t revision;

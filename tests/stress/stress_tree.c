@@ -38,7 +38,7 @@ struct result {
 };
 
 static struct dfi *dfi;
-/* Of all sources: who comes when its combiner has gone, waits for another. */
+/* All sources wait here: one that opens without its combiner would hang. */
 static pthread_barrier_t all_open;
 
 struct end {

@@ -40,7 +40,7 @@ struct port {
 	struct multicast_attr attr;
 	char group[64];
 	uint64_t number;
-	/* What has come and waits, of which each has receive_size bytes. */
+	/* The waiting datagrams, each of receive_size bytes. */
 	char *bytes;
 	uint32_t *sizes;
 	uint32_t first, n;
@@ -54,7 +54,7 @@ struct multicast_peer {
 	uint64_t number;
 };
 
-/* Words that a transport shows; they stay as long as somebody has them open. */
+/* Words that a transport grants; they stay while anybody has them open. */
 struct words {
 	struct export export;
 	struct words *next;

@@ -8,7 +8,7 @@
 
 #include "base/attr.h"
 
-/* What the library knows; older callers lack late, newer ones have more. */
+/* The library's struct; older callers lack late, newer ones have more. */
 struct attr {
 	uint32_t size;
 	uint32_t early;

@@ -66,7 +66,7 @@ static void fold(struct groups *groups, const void *from, size_t stride,
 	cr_assert_eq(taken, n);
 }
 
-/* What of one table another takes in. */
+/* The groups of one table that another one merges. */
 static void merge(struct groups *to, const struct groups *from)
 {
 	fold(to, (const char *)from->records,

@@ -269,7 +269,9 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 	free(data);
 }
 
-/* What another library of this version may know, and this one doesn't. */
+/*
+ * Values that a later library of this version may have, and this one doesn't.
+ */
 Test(descriptor, address_of_an_unknown_transport_is_left_out)
 {
 	const struct transport_ops unknown = { .name = "no_such" };

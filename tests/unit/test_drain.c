@@ -40,7 +40,7 @@ static struct writer writer = { .remote = &remote };
 static struct peer peer;
 static struct dfi_source source;
 
-/* Its writes have arrived after so many looks, or not until then. */
+/* Its writes have arrived after this many looks, or not until then. */
 static void start(unsigned after, int with, uint32_t wait)
 {
 	static alignas(128) char ring[4096];

@@ -140,7 +140,7 @@ Test(faults, delayed_ones_come_within_the_time)
 	about(counts.delayed, 0.2);
 	for (i = 0; i < N; i++) {
 		cr_assert_eq(got.n_of[i], 1);
-		/* Time goes on in steps of a microsecond. */
+		/* Time passes in steps of a microsecond. */
 		cr_assert_leq(got.at[i], i * 1000 + 30001 + 1000);
 		late += got.at[i] > i * 1000;
 	}

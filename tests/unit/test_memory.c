@@ -16,7 +16,7 @@
 #include "dumped.h"
 #include "kernel_tree.h"
 
-/* What the C library doesn't declare. */
+/* A call that the C library doesn't declare. */
 static void drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = {

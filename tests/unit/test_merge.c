@@ -253,7 +253,7 @@ Test(merge, segment_whose_footer_makes_no_sense_has_no_place)
 
 /* ---- Places that are on their way --------------------------------------- */
 
-/* So many there are before a segment waits. */
+/* A segment waits after this many looks. */
 #define FEW_LOOKS 256
 
 struct far {

@@ -17,7 +17,7 @@
 
 TestSuite(stream, .timeout = 300);
 
-/* What was counted, over all runs of a test. */
+/* The counts over all runs of a test. */
 static struct sums {
 	uint64_t segments, resent, repeated, early, asked, stuck, outdated;
 	uint64_t lost, gaps, datagrams, places;

@@ -266,7 +266,7 @@ static int bind_socket(const char *text)
 	return fd;
 }
 
-/* What kill -9 leaves behind: a socket file that nobody listens at. */
+/* kill -9 leaves this behind: a socket file without a listener. */
 static void leave_socket(const char *text)
 {
 	int fd = bind_socket(text);
@@ -389,7 +389,7 @@ Test(address, a_lock_that_is_held_is_waited_for_within_a_bound)
 	cr_assert_eq(start_error(address), -EBUSY);
 	cr_assert_not_null(strstr(dfi_errmsg(), lock_of(address)));
 	dfi_registry_stop(registry);
-	/* What a killed process leaves. */
+	/* A killed process leaves this. */
 	close(make_lock(address, 0600));
 	dfi_registry_stop(start_at(address));
 }

@@ -637,7 +637,7 @@ Test(server, what_comes_before_a_hello_is_not_hoarded)
 	assert_served();
 }
 
-/* The registry's process has descriptors for so many connections only. */
+/* The registry's process has descriptors for this many connections only. */
 Test(server_limits, a_client_is_not_served_without_a_watch_on_its_process)
 {
 	struct rlimit before, low;
@@ -1015,7 +1015,7 @@ static void await_count(int (*count)(void), int n)
 		cr_assert_lt(clock_now_ns(), deadline, "%d", count());
 }
 
-/* An address that takes nobody in any more: its backlog is full. */
+/* An address that accepts no more connections: its backlog is full. */
 static int listen_full(char address[64], int *filler)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
@@ -1057,7 +1057,7 @@ Test(client, is_not_kept_connecting_by_a_forked_child)
 	n = count_sockets();
 	cr_assert_eq(pthread_create(&thread, NULL, open_in_vain, address), 0);
 	await_count(count_sockets, n + 1);
-	/* But for an instant, in which the socket is new. */
+	/* Except for an instant, in which the socket is new. */
 	await_count(count_in_child, n);
 	cr_assert_eq(count_sockets(), n + 1);
 	close(fd);

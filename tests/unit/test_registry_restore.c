@@ -757,7 +757,7 @@ Test(restore_again, the_keys_of_a_watch_may_come_slowly)
 
 /* ---- A registry that is at a limit --------------------------------------- */
 
-/* What is needed first; a refusal. */
+/* First a required request; then a refusal. */
 static Dfi__Registry__Message *expect_watch(
     struct raw *raw, const char *key, bool follow)
 {

@@ -267,7 +267,7 @@ Test(
 		    (resident() - before) / MB);
 }
 
-/* What the raw client has heard of a key: the first byte of its value. */
+/* The raw client's value of a key: its first byte. */
 #define N_BIG 80
 
 struct copy {
@@ -276,7 +276,7 @@ struct copy {
 	unsigned n_events;
 };
 
-/* since: what is older was there at first. */
+/* since: older changes were in the first snapshot. */
 static void hear(
     struct copy *copy, const Dfi__Registry__Event *event, uint64_t since)
 {
@@ -368,7 +368,7 @@ Test(registry_scale, a_client_may_go_in_the_middle_of_a_snapshot)
 	send_watch(&first, "big/");
 	wait_readable(&first);
 	raw_close(&first);
-	/* Another one goes on with a connection of its own. */
+	/* Another client continues with its own connection. */
 	raw_connect(&first, dfi_registry_address(registry));
 	cr_assert_eq(raw_join(&first, 7, 1), 0);
 	send_watch(&first, "big/");

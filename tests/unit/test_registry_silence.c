@@ -79,7 +79,7 @@ static void lose_to(int err)
 	registry = NULL;
 }
 
-/* So many more attempts have failed. */
+/* This many more attempts have failed. */
 static void await_attempts(int n)
 {
 	int until = n_failed + n;

@@ -352,7 +352,7 @@ Test(registry_key, a_refused_client_is_not_handed_on_to_other_programs,
 	/* Free, so that a copy of a descriptor without care would get it. */
 	cr_assert_eq(close(STDIN_FILENO), 0);
 	raw_send_bytes(&raw, "\x16\x03\x01\x00\x08nonsense", 13);
-	/* It is told, and may still say something. */
+	/* It gets the reason, and may still send something. */
 	drain(&raw);
 	/*
 	 * To listen, the member's, and that; the one that this is a copy of may
@@ -697,7 +697,7 @@ Test(registry_certificates, a_client_without_anything_is_refused)
 	    "neither key nor certificate");
 }
 
-/* The member of the first registry goes on meanwhile. */
+/* The member of the first registry continues meanwhile. */
 static void expect_unfit_server(const char *name, const char *text)
 {
 	struct dfi_registry *first = registry;

@@ -312,7 +312,7 @@ static int send_some(
 
 /*
  * Every other segment is sent in parts, which lie in its slot until they are
- * sent; with as many slots, the next one lies there, too, before the last of
+ * sent. With as many slots, the next one also lies there before the last of
  * them has arrived.
  */
 static void stream_parts(struct fixture *f)

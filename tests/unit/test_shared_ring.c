@@ -286,7 +286,7 @@ Test(shared_ring, leaves_out_who_has_cancelled)
 	for_each_ring(leave_out);
 }
 
-/* The memory is the readers', too. */
+/* The readers share the memory as well. */
 Test(shared_ring, outlives_its_source)
 {
 	uint64_t n, sent = 0;

@@ -590,7 +590,7 @@ static void *connect_all_as_nobody(void *arg)
 	return arg;
 }
 
-/* What comes next on a connection, within the test's time limit. */
+/* The next message on a connection, within the test's time limit. */
 static ssize_t receive(int socket, void *reply, size_t size)
 {
 	struct pollfd pollfd = { .fd = socket, .events = POLLIN };

@@ -805,7 +805,7 @@ struct listener {
 	bool exists;
 	bool exact;
 	char prefix[8];
-	size_t next; /* what it has not heard of the log */
+	size_t next; /* the part of the log that it has not received */
 };
 
 struct story {

@@ -208,7 +208,7 @@ Test(verbs, loss_of_a_writer_is_not_that_of_the_next_one)
 	cr_assert_str_eq(
 	    dfi__verbs_ops.ring.writer_why(&export.base, 0, 17), "a break");
 	cr_assert_null(dfi__verbs_ops.ring.writer_why(&export.base, 0, 18));
-	/* What has been written is nobody else's. */
+	/* Nobody else uses the written memory. */
 	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 1, 18), RING_LOST);
 	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 2, 17), RING_KEPT);
 }

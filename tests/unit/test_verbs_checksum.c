@@ -39,7 +39,7 @@ static struct {
 } sent;
 
 static char tuples[LARGEST];  /* of the last segment */
-static struct ibv_wc done[8]; /* what completes next at the target */
+static struct ibv_wc done[8]; /* the next completion at the target */
 static int n_done;
 static uint32_t n_polls;
 

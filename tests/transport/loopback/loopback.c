@@ -16,7 +16,7 @@ struct loopback_export *loopback_exports;
 
 /* ---- An instance ------------------------------------------------------- */
 
-/* What all addresses of this process begin with. */
+/* The first part of all addresses of this process. */
 static int write_prefix(char address[TRANSPORT_ADDRESS_SIZE])
 {
 	return snprintf(

@@ -173,7 +173,7 @@ void loopback_free_remote(struct loopback_remote *remote)
 	free(remote);
 }
 
-/* What is under way still arrives, but no credit any more. */
+/* Segments under way still arrive, but no more credit. */
 void loopback_remote_close(struct remote *base)
 {
 	struct loopback_remote *remote = (struct loopback_remote *)base;
@@ -234,7 +234,7 @@ void loopback_remote_post(struct remote *remote)
 	(void)remote;
 }
 
-/* Whether at most so many requests are under way: 1, 0 or an error. */
+/* Whether at most this many requests are under way: 1, 0 or an error. */
 static int is_under_way(struct remote *base, uint32_t most)
 {
 	struct loopback_remote *remote = (struct loopback_remote *)base;
