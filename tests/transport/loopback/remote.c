@@ -104,15 +104,18 @@ static int enter(struct loopback_remote *remote, const struct region_name *name)
 	return 0;
 }
 
+/* What a ring's header needs, as in mapped memory. */
+#define RING_ALIGNMENT 4096
+
 static struct loopback_remote *new_remote(
     const struct ring_layout *layout, struct stage *stage)
 {
 	struct loopback_remote *remote = calloc(1, sizeof(*remote));
 	uint64_t size = align_up(
-	    transport_image_size(layout, stage != NULL), CACHE_LINE);
+	    transport_image_size(layout, stage != NULL), RING_ALIGNMENT);
 
 	assert(remote);
-	remote->base.ring = aligned_alloc(CACHE_LINE, size);
+	remote->base.ring = aligned_alloc(RING_ALIGNMENT, size);
 	assert(remote->base.ring);
 	memset(remote->base.ring, 0, size);
 	remote->base.stage = stage;

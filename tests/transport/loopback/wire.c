@@ -85,6 +85,8 @@ static void copy_payload(char *to, const char *from, uint64_t size)
 	uint64_t cut = loopback_random() % (size + 1);
 	bool backwards = loopback_random() % 2;
 
+	if (!size)
+		return; /* from may be NULL */
 	if (backwards)
 		memcpy(to + cut, from + cut, size - cut);
 	memcpy(to, from, cut);
