@@ -107,14 +107,13 @@ struct dfi_flow_info {
 	uint32_t attached_sources, attached_targets;
 	uint32_t tuple_size, n_fields;
 	uint32_t segment_size, segment_count;
-	uint64_t ring_bytes; /* memory of one ring, all included */
-	char schema[1024];   /* "key:uint64@0 val:uint64@8", cut if longer */
-	char key[256];       /* the routing key's field names */
-	uint32_t transport;  /* enum dfi_transport, as declared */
-	uint32_t verify;     /* enum dfi_verify, never its default */
-	uint32_t
-	    replication;  /* enum dfi_replication, never its default, or 0 */
-	uint32_t ordered; /* as declared */
+	uint64_t ring_bytes;  /* memory of one ring, all included */
+	char schema[1024];    /* "key:uint64@0 val:uint64@8", cut if longer */
+	char key[256];        /* the routing key's field names */
+	uint32_t transport;   /* enum dfi_transport, as declared */
+	uint32_t verify;      /* enum dfi_verify, never its default */
+	uint32_t replication; /* enum dfi_replication; 0: not replicate */
+	uint32_t ordered;     /* as declared */
 	/*
 	 * What endpoints reach other hosts by, cut if longer: "source 0: mlx5_0
 	 * port 1, GID 3 ::ffff:10.0.0.1, immediate data; target 0: ...". The

@@ -13,14 +13,13 @@
 #include <stdint.h>
 
 struct pace {
-	uint32_t segments; /* most in a pace; 0: never pace */
-	uint32_t hold_off; /* waits before the next pace */
-	uint32_t
-	    last_hold_off; /* its last start value; paces that help halve it */
-	bool paced;        /* it has paced before the last wait */
-	int64_t usual_ns;  /* time per segment without paces */
-	uint64_t seen;     /* segments at the last wait */
-	int64_t since;     /* time of the last wait */
+	uint32_t segments;      /* most in a pace; 0: never pace */
+	uint32_t hold_off;      /* waits before the next pace */
+	uint32_t last_hold_off; /* hold_off's start; halved if a pace helps */
+	bool paced;             /* it has paced before the last wait */
+	int64_t usual_ns;       /* time per segment without paces */
+	uint64_t seen;          /* segments at the last wait */
+	int64_t since;          /* time of the last wait */
 };
 
 /*

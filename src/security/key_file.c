@@ -229,8 +229,7 @@ static const char *parse_key(
 
 int dfi__key_file_read(const char *path, unsigned char key[REGISTRY_KEY_BYTES])
 {
-	char
-	    text[TEXT_SIZE + 2]; /* with a carriage return, and one byte more */
+	char text[TEXT_SIZE + 2]; /* and a carriage return, and one more */
 	const char *why;
 	ssize_t size;
 	int fd, ret = 0;

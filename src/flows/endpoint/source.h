@@ -90,9 +90,8 @@ struct dfi_source {
 	struct writer *rings;   /* of the targets; in shuffle flows the same */
 	struct write_batch batch; /* segments that are posted together */
 	const struct kind *kind;
-	const struct lane_ops *lane_ops; /* NULL: lanes are segments */
-	struct replica_writer
-	    *replica_writer; /* of a replicate flow's source, or NULL */
+	const struct lane_ops *lane_ops;       /* NULL: lanes are segments */
+	struct replica_writer *replica_writer; /* or NULL */
 	struct combine_source *combine; /* of a source that combines, or NULL */
 	struct shared_counter_user *sequencer; /* of an ordered flow, or NULL */
 	struct sender_ring *cast;     /* the multicast sender, or NULL */

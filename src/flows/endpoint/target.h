@@ -80,10 +80,9 @@ struct dfi_target {
 	struct dfi_target_group *group;
 	struct reader *readers;
 	const struct kind *kind;
-	struct combiner *combiner; /* of a combiner flow, or NULL */
-	struct merge *merge;       /* of an ordered flow, or NULL */
-	struct shared_counter
-	    *sequencer; /* of an ordered flow's target 0, or NULL */
+	struct combiner *combiner;        /* of a combiner flow, or NULL */
+	struct merge *merge;              /* of an ordered flow, or NULL */
+	struct shared_counter *sequencer; /* of target 0, or NULL */
 	struct region *region;
 	struct receiver_ring *cast; /* the multicast receiver, or NULL */
 	_Atomic bool knows_sources; /* multicast may read sources */

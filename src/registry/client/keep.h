@@ -20,12 +20,11 @@ struct kept_key {
 	void *value;
 	size_t size;
 	unsigned flags;
-	struct registry_watch
-	    *watch;       /* CLIENT_SHARED: watches for its deletion */
-	bool sent;        /* in this attempt */
-	bool stale;       /* it has changed since */
-	uint64_t request; /* 0: no request is unanswered */
-	bool leaves;      /* delete it once it is known to be ours */
+	struct registry_watch *watch; /* CLIENT_SHARED: its deletion */
+	bool sent;                    /* in this attempt */
+	bool stale;                   /* it has changed since */
+	uint64_t request;             /* 0: no request is unanswered */
+	bool leaves; /* delete it once it is known to be ours */
 };
 
 /* A request has succeeded: keep its key, or stop keeping it. */

@@ -27,8 +27,7 @@ enum restore_step { /* see restore.c */
 
 struct restore {
 	enum restore_step step;
-	struct event
-	    *timer; /* when the next attempt begins, or this one fails */
+	struct event *timer;    /* begins an attempt, or ends this one */
 	struct event *kick;     /* continues the step */
 	struct event *writable; /* while connecting */
 	int fd;                 /* -1: none, or the stream has it */

@@ -69,9 +69,8 @@ struct registry_client {
 	struct abandoned_list abandoned;
 	struct watch_list watches;
 
-	pthread_mutex_t
-	    entrance; /* recursive: the thread that has entered holds it */
-	unsigned n_entered;   /* how often, by that thread */
+	pthread_mutex_t entrance; /* recursive; held while inside */
+	unsigned n_entered;       /* how often, by that thread */
 	pthread_mutex_t lock; /* protects the calls' results and n_callers */
 	pthread_cond_t no_caller;
 	unsigned n_callers;         /* threads inside dfi__client_call() */

@@ -27,9 +27,9 @@
 /* A key that a watch has reported. */
 struct known_key {
 	struct known_key *next; /* in a watch's expired */
-	uint64_t
-	    hash; /* since the connection is back, not seen at the registry */
-	bool missing; /* from the registry, since the connection is back */
+	uint64_t hash;          /* of its value */
+	/* The registry has not named it since the connection is back. */
+	bool missing;
 	char key[];
 };
 

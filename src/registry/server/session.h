@@ -34,8 +34,7 @@ struct session {
 	size_t queued;                /* bytes in the output */
 	struct server *server;
 	struct bufferevent *stream;
-	struct event
-	    *late; /* deadline of its greeting, or of its end when refused */
+	struct event *late;    /* its greeting, or refused end, is due */
 	struct event *death;   /* end of the client's process, or NULL */
 	pid_t pid;             /* of its process; 0: not known */
 	uint64_t lease;        /* 0: none */

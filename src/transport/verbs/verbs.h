@@ -90,25 +90,22 @@ struct verbs {
 	uint32_t n_spent;
 	struct event *arrivals_event;
 	struct event *arm_timer;
-	_Atomic uint32_t
-	    polls; /* polls by endpoints; shows whether any is active */
+	_Atomic uint32_t polls; /* by endpoints: is any active? */
 	uint32_t seen_polls;
 	_Atomic bool sleeper; /* some endpoint has armed since then */
 	bool woke;            /* since then an arrival has woken an endpoint */
 	uint32_t sleeping_link; /* where a sleeping writer was last seen */
 
 	pthread_mutex_t table;
-	pthread_cond_t
-	    answered; /* wait with table: for a message, or a break */
+	pthread_cond_t answered; /* with table: a message or a break */
 	struct verbs_conn *conns;
 	struct verbs_export *exports;
 	struct verbs_link *links;
 	uint32_t n_links;
 	uint32_t *polled; /* numbers of links whose footers have checksums */
 	uint32_t n_polled;
-	struct verbs_counts
-	    retired;               /* counters of connections that were freed */
-	_Atomic uint32_t n_stages; /* registered */
+	struct verbs_counts retired; /* of freed connections */
+	_Atomic uint32_t n_stages;   /* registered */
 
 	/* See multicast/multicast.c. */
 	struct verbs_port *ports;

@@ -193,8 +193,7 @@ static void on_open(
 	};
 
 	answer.error = open_ring(conn, message, &answer);
-	(void)dfi__verbs_send(
-	    conn, &answer); /* otherwise the connection is broken */
+	(void)dfi__verbs_send(conn, &answer); /* or it is broken */
 }
 
 /*

@@ -145,8 +145,7 @@ void dfi__verbs_probe(struct verbs_conn *conn)
 		return;
 	conn->next_probe = now + PROBE_NS;
 	verbs_count(&conn->counts.messages, 1);
-	(void)verbs_post(
-	    conn, &wr, true); /* otherwise the connection is broken */
+	(void)verbs_post(conn, &wr, true); /* or it is broken */
 }
 
 void dfi__verbs_keep_counts(
