@@ -271,15 +271,17 @@ struct region_ops {
 
 	/*
 	 * Offer a region that another transport made to the peers of this one;
-	 * sets region->export. The endpoint that made it; never blocks.
-	 * -EOPNOTSUPP: the device can't add, for a layout of counters. -EIO.
+	 * sets region->export. The endpoint that made it; blocks as create()
+	 * does. -EOPNOTSUPP: the device can't add, for a layout of counters.
+	 * -EIO.
 	 */
 	int (*export)(struct transport *transport, struct region *region,
 	    const struct ring_layout *layout);
 
 	/*
 	 * End the export and destroy the region; its memory is freed when no
-	 * peer can write to it any more. Call rule as for export().
+	 * peer can write to it any more. The endpoint that made it; never
+	 * blocks.
 	 */
 	void (*unexport)(struct region *region);
 
@@ -320,8 +322,8 @@ struct ring_ops {
 
 	/*
 	 * Reserve and lock a send buffer, with which remotes of all instances
-	 * of this transport can be opened. The writer; never blocks. NULL, as
-	 * is the next: rings are mapped.
+	 * of this transport can be opened. The writer; blocks as
+	 * region_ops.create() does. NULL, as is the next: rings are mapped.
 	 */
 	int (*stage_create)(
 	    struct transport *transport, uint64_t size, struct stage **stage);
@@ -335,9 +337,9 @@ struct ring_ops {
 	/*
 	 * Connect to the owner and open ring number ring. Remotes of one writer
 	 * may share a connection. stage: the send buffer, or NULL. Any; blocks
-	 * up to its wait limit. -EEXIST: the ring has had a writer.
-	 * -ECONNRESET, -ETIMEDOUT: also, if the wait was given up.
-	 * -EHOSTUNREACH, -EACCES, -EMFILE, -EBADMSG, -EIO.
+	 * up to its wait limit, and as region_ops.create() does. -EEXIST: the
+	 * ring has had a writer. -ECONNRESET, -ETIMEDOUT: also, if the wait was
+	 * given up. -EHOSTUNREACH, -EACCES, -EMFILE, -EBADMSG, -EIO.
 	 */
 	int (*open)(struct transport *transport, const void *writer,
 	    const struct region_name *name, const struct ring_layout *layout,

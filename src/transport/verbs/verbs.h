@@ -85,7 +85,7 @@ struct verbs {
 	struct verbs_message *messages;
 	struct ibv_mr *messages_mr[VERBS_MAX_RECEIVES / VERBS_RECEIVES];
 	_Atomic uint32_t n_receives;  /* posted, or about to be posted again */
-	uint64_t needed;              /* as if all rings were full */
+	_Atomic uint64_t needed;      /* as if all rings were full */
 	uint64_t spent[VERBS_REPOST]; /* receives to post again */
 	uint32_t n_spent;
 	struct event *arrivals_event;

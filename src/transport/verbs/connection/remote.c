@@ -154,13 +154,14 @@ static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
 {
 	uint32_t number;
 
+	dfi__verbs_receives_need(verbs, TRANSPORT_RING_RECEIVES);
 	dfi__verbs_lock_poll(verbs);
 	pthread_mutex_lock(&verbs->table);
 	number = dfi__verbs_link_take(verbs, remote->conn);
-	if (number != NO_LINK) {
+	if (number != NO_LINK)
 		verbs->links[number].remote = remote;
-		dfi__verbs_receives_need(verbs, TRANSPORT_RING_RECEIVES);
-	}
+	else
+		dfi__verbs_receives_spare(verbs, TRANSPORT_RING_RECEIVES);
 	pthread_mutex_unlock(&verbs->table);
 	lock_release(&verbs->poll);
 	return number;

@@ -383,7 +383,7 @@ static bool must_take_all(struct verbs *verbs)
 	bool must;
 
 	pthread_mutex_lock(&verbs->table);
-	must = verbs->needed > atomic_peek(&verbs->n_receives) ||
+	must = atomic_peek(&verbs->needed) > atomic_peek(&verbs->n_receives) ||
 	    endpoint_sleeps(verbs);
 	pthread_mutex_unlock(&verbs->table);
 	return must;

@@ -46,8 +46,13 @@ void dfi__verbs_receives_stop(struct verbs *verbs);
 int dfi__verbs_post_receives(
     struct verbs *verbs, const uint64_t *numbers, uint32_t n);
 
-/* Change the number of needed receives by this many. Both locks are held. */
+/*
+ * So many more receives are needed: post them, if memory and the device allow.
+ * Any thread that holds neither lock; blocks as dfi__reservation_begin() does.
+ */
 void dfi__verbs_receives_need(struct verbs *verbs, uint64_t n);
+
+/* So many are not needed any more. Any thread. */
 void dfi__verbs_receives_spare(struct verbs *verbs, uint64_t n);
 
 #endif

@@ -82,9 +82,9 @@ int dfi__verbs_export(struct transport *transport, struct region *region,
 		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));
 		goto deregister;
 	}
+	dfi__verbs_receives_need(verbs, transport_region_receives(layout));
 	dfi__verbs_lock_poll(verbs);
 	pthread_mutex_lock(&verbs->table);
-	dfi__verbs_receives_need(verbs, transport_region_receives(layout));
 	export->next = verbs->exports;
 	verbs->exports = export;
 	pthread_mutex_unlock(&verbs->table);

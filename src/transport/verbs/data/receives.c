@@ -9,6 +9,7 @@
 
 #include "arrive.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include "base/atomic.h"
@@ -17,6 +18,7 @@
 #include "base/log.h"
 #include "base/maps.h"
 #include "base/memory.h"
+#include "base/reservation.h"
 #include "base/settings.h"
 #include "memory.h"
 #include "message.h"
@@ -82,6 +84,19 @@ static int add_receives(struct verbs *verbs)
 	return 0;
 }
 
+/* Pages are used only where receives are posted. */
+static int map_messages(struct verbs *verbs, uint64_t size)
+{
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		return dfi__fail_map(size, "verbs: receives");
+	dfi__memory_keep_out(at, size, verbs->settings->dump_rings);
+	verbs->messages = at;
+	return add_receives(verbs);
+}
+
 int dfi__verbs_receives_start(struct verbs *verbs)
 {
 	struct ibv_srq_init_attr attr = {
@@ -89,24 +104,18 @@ int dfi__verbs_receives_start(struct verbs *verbs)
 		    .max_sge = 1 },
 	};
 	uint64_t size = VERBS_MAX_RECEIVES * sizeof(verbs->messages[0]);
-	void *at;
-	int ret = dfi__verbs_room(verbs, size,
-	    VERBS_RECEIVES * sizeof(verbs->messages[0]), HUGE_PAGES_NEVER);
+	struct reservation reservation;
+	int ret = dfi__verbs_reserve(verbs, size,
+	    VERBS_RECEIVES * sizeof(verbs->messages[0]), &reservation);
 
 	if (ret < 0)
 		return ret;
 	verbs->receives = ibv_create_srq(verbs->pd, &attr);
-	if (!verbs->receives)
-		return dfi__verbs_fail_port(
-		    &verbs->device, "a shared receive queue", errno);
-	/* Pages are used only where receives are posted. */
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
-	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (at == MAP_FAILED)
-		return dfi__fail_map(size, "verbs: receives");
-	dfi__memory_keep_out(at, size, verbs->settings->dump_rings);
-	verbs->messages = at;
-	return add_receives(verbs);
+	ret = verbs->receives ? map_messages(verbs, size)
+			      : dfi__verbs_fail_port(&verbs->device,
+				    "a shared receive queue", errno);
+	dfi__reservation_end(&reservation);
+	return ret;
 }
 
 /* The queue is destroyed, so nothing writes into the memory. */
@@ -124,19 +133,49 @@ void dfi__verbs_receives_stop(struct verbs *verbs)
 		    VERBS_MAX_RECEIVES * sizeof(verbs->messages[0]));
 }
 
+/* Whether more receives are needed than are posted, and the device has them. */
+static bool is_short(const struct verbs *verbs)
+{
+	uint32_t n = atomic_peek(&verbs->n_receives);
+
+	return n < atomic_peek(&verbs->needed) &&
+	    n < verbs->device.limits.receives;
+}
+
+/* Reserve the memory of more receives, and post them. */
+static int grow(struct verbs *verbs)
+{
+	struct reservation reservation;
+	char where[160];
+	int ret;
+
+	snprintf(where, sizeof(where), "verbs: %s: memory for receives",
+	    dfi__verbs_port(&verbs->device).text);
+	ret = dfi__reservation_begin(&reservation, "",
+	    VERBS_RECEIVES * sizeof(verbs->messages[0]), where);
+	if (ret < 0)
+		return ret;
+	dfi__verbs_lock_poll(verbs);
+	/* Another thread may have posted them meanwhile. */
+	if (is_short(verbs))
+		ret = add_receives(verbs);
+	lock_release(&verbs->poll);
+	dfi__reservation_end(&reservation);
+	return ret;
+}
+
 void dfi__verbs_receives_need(struct verbs *verbs, uint64_t n)
 {
+	uint64_t before = atomic_fetch_add(&verbs->needed, n);
+	bool enough = before <= atomic_peek(&verbs->n_receives);
 	const char *why = "max_srq_wr, max_cqe";
-	bool enough = verbs->needed <= atomic_peek(&verbs->n_receives);
 
-	verbs->needed += n;
-	while (atomic_peek(&verbs->n_receives) < verbs->needed &&
-	    atomic_peek(&verbs->n_receives) < verbs->device.limits.receives)
-		if (add_receives(verbs) < 0) {
+	while (is_short(verbs))
+		if (grow(verbs) < 0) {
 			why = dfi_errmsg();
 			break;
 		}
-	if (verbs->needed <= atomic_peek(&verbs->n_receives))
+	if (atomic_peek(&verbs->needed) <= atomic_peek(&verbs->n_receives))
 		return;
 	/* From now on the control thread posts them again. */
 	ibv_req_notify_cq(verbs->arrivals, 0);
@@ -146,10 +185,10 @@ void dfi__verbs_receives_need(struct verbs *verbs, uint64_t n)
 		    "once, so that peers may have to send again: %s",
 		    verbs->device.name, verbs->device.port,
 		    atomic_peek(&verbs->n_receives),
-		    (unsigned long)verbs->needed, why);
+		    (unsigned long)atomic_peek(&verbs->needed), why);
 }
 
 void dfi__verbs_receives_spare(struct verbs *verbs, uint64_t n)
 {
-	verbs->needed -= n;
+	atomic_fetch_sub(&verbs->needed, n);
 }

@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which memory for devices a core dump holds. No device is needed: the one made
- * here looks at memory that it should register, and refuses it.
+ * Memory for devices: a core dump holds it only if asked, and it is reserved
+ * while its pages are taken, which registration does. No device is needed: the
+ * one made here looks at memory that it should register, and refuses it.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <dfi/log.h>
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/memory.h"
+#include "base/reservation.h"
 #include "dumped.h"
 #include "transport/verbs/data/arrive.h"
 #include "transport/verbs/data/memory.h"
 #include "transport/verbs/multicast/multicast.h"
 
 static struct mappings registered;
+static unsigned n_unreserved; /* of those */
+
+/* What this process has reserved, in bytes; see tests/CMakeLists.txt. */
+static uint64_t reserved;
+static bool nothing_is_left;
 
 /* libibverbs and librdmacm */
 
@@ -26,10 +37,10 @@ struct ibv_mr *(
 	struct mappings one = mappings_of(NULL, at);
 
 	(void)pd;
-	(void)length;
 	(void)access;
 	registered.n += one.n;
 	registered.dumped += one.dumped;
+	n_unreserved += length > reserved;
 	errno = ENOMEM;
 	return NULL;
 }
@@ -105,8 +116,19 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	return 0;
 }
 
+static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	(void)cq;
+	(void)solicited_only;
+	return 0;
+}
+
 static struct ibv_device device = { .name = "fake0" };
-static struct ibv_context context = { .device = &device };
+static struct ibv_context context = {
+	.device = &device,
+	.ops.req_notify_cq = req_notify_cq,
+};
+static struct ibv_cq arrivals = { .context = &context };
 
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
@@ -151,14 +173,43 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *address)
 static struct settings settings;
 static struct verbs verbs = {
 	.settings = &settings,
+	.arrivals = &arrivals,
 	.device = {
 		.name = "fake0",
 		.port = 1,
 		.context = &context,
 		.address.in.sin_family = AF_INET,
-		.limits = { .receives = VERBS_RECEIVES, .sends = 64 },
+		.limits = { .receives = VERBS_MAX_RECEIVES, .sends = 64 },
 	},
 };
+
+int __real_dfi__reservation_begin(struct reservation *reservation,
+    const char *root, uint64_t bytes, const char *where);
+int __wrap_dfi__reservation_begin(struct reservation *reservation,
+    const char *root, uint64_t bytes, const char *where);
+void __real_dfi__reservation_end(struct reservation *reservation);
+void __wrap_dfi__reservation_end(struct reservation *reservation);
+
+int __wrap_dfi__reservation_begin(struct reservation *reservation,
+    const char *root, uint64_t bytes, const char *where)
+{
+	int ret;
+
+	/* It may wait, and arrivals must be taken meanwhile. */
+	cr_assert(lock_try(&verbs.poll));
+	lock_release(&verbs.poll);
+	ret = nothing_is_left
+	    ? dfi__fail(-ENOMEM, "%s: nothing is left", where)
+	    : __real_dfi__reservation_begin(reservation, root, bytes, where);
+	reserved = ret < 0 ? 0 : bytes;
+	return ret;
+}
+
+void __wrap_dfi__reservation_end(struct reservation *reservation)
+{
+	reserved = 0;
+	__real_dfi__reservation_end(reservation);
+}
 
 static void create_memory(uint32_t huge_pages)
 {
@@ -189,6 +240,25 @@ static void receives(void)
 	cr_assert_eq(dfi__verbs_receives_start(&verbs), -ENOMEM);
 	dfi__verbs_receives_stop(&verbs);
 	verbs.messages = NULL;
+}
+
+/* As if the first ones had been registered. */
+static void more_receives(void)
+{
+	const uint64_t n = VERBS_RECEIVES + 1;
+
+	cr_assert_eq(dfi__verbs_receives_start(&verbs), -ENOMEM);
+	registered = (struct mappings){ 0 };
+	n_unreserved = 0;
+	atomic_set(&verbs.n_receives, VERBS_RECEIVES);
+	dfi__verbs_receives_need(&verbs, n);
+	cr_assert_eq(atomic_peek(&verbs.n_receives), VERBS_RECEIVES);
+	cr_assert_eq(atomic_peek(&verbs.needed), n);
+	dfi__verbs_receives_spare(&verbs, n);
+	cr_assert_eq(atomic_peek(&verbs.needed), 0);
+	dfi__verbs_receives_stop(&verbs);
+	verbs.messages = NULL;
+	atomic_set(&verbs.n_receives, 0);
 }
 
 static void datagrams(void)
@@ -237,4 +307,47 @@ Test(verbs_dumps, hold_received_messages_only_if_asked)
 Test(verbs_dumps, hold_datagrams_only_if_asked)
 {
 	expect_no_dump_unless_asked(datagrams);
+}
+
+static void expect_reservation(void (*use_memory)(void))
+{
+	registered = (struct mappings){ 0 };
+	n_unreserved = 0;
+	use_memory();
+	cr_assert_eq(registered.n, 1);
+	cr_assert_eq(n_unreserved, 0);
+	cr_assert_eq(reserved, 0);
+}
+
+Test(verbs_memory, is_reserved_while_it_is_registered)
+{
+	expect_reservation(send_buffer);
+	expect_reservation(receives);
+	expect_reservation(more_receives);
+	expect_reservation(datagrams);
+}
+
+static char told[512];
+
+static void note(void *arg, enum dfi_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	snprintf(told, sizeof(told), "%s", line);
+}
+
+/* Fewer receives are slow, and no error. */
+Test(verbs_memory, for_more_receives_is_not_taken_where_none_is_left)
+{
+	const uint64_t n = VERBS_RECEIVES + 1;
+
+	dfi_log_set(DFI_LOG_INFO, note, NULL);
+	nothing_is_left = true;
+	atomic_set(&verbs.n_receives, VERBS_RECEIVES);
+	dfi__verbs_receives_need(&verbs, n);
+	cr_assert_eq(atomic_peek(&verbs.n_receives), VERBS_RECEIVES);
+	cr_assert_eq(registered.n, 0);
+	cr_assert(strstr(told, "4096 receives where 4097 may arrive at once") &&
+		strstr(told, "memory for receives: nothing is left"),
+	    "%s", told);
 }
