@@ -2,7 +2,7 @@
 /*
  * Which transport a source takes. Only passing the memory's descriptor shows
  * whether it can be shared; here it fails, and the loopback is the next
- * transport.
+ * transport. A fake network stands for a third one.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include "../flow/flow_help.h"
 #include "../transport/loopback/loopback.h"
 #include "base/error.h"
+#include "flows/context/network.h"
 #include "flows/endpoint/source.h"
 
 static struct rig rig; /* its contexts offer regions over the network, too */
@@ -130,4 +131,25 @@ Test(next_transport, is_the_only_one_where_a_network_is_demanded)
 	start("verbs", -EACCES);
 	expect_loopback();
 	cr_assert_eq(n_fetches, 0);
+}
+
+/*
+ * This process finds the fake network first. The address is of another process,
+ * so that no transport here has the route to it.
+ */
+Test(next_transport, is_of_the_kind_that_the_address_has)
+{
+	const struct region_address there = {
+		.transport = &loopback_ops,
+		.name.address = "loopback:1:1",
+	};
+	struct transport *transport;
+
+	start("verbs", 0);
+	unsetenv("DFI_TEST_LOOPBACK");
+	cr_assert_eq(dfi__network_open(from, &transport), 0);
+	cr_assert_eq(transport->ops, &dfi__verbs_ops);
+	setenv("DFI_TEST_LOOPBACK", "1", 1);
+	cr_assert_eq(dfi__network_reach(from, &there, &transport), 0);
+	cr_assert_eq(transport->ops, &loopback_ops);
 }

@@ -202,46 +202,71 @@ int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport)
 	return ret;
 }
 
-static bool goes_to(
-    const struct transport *transport, const struct region_address *address)
+/* The transports that have started; no other thread may start one. */
+static unsigned list(
+    struct network *network, struct transport *transports[MOST_OTHERS + 1])
 {
-	return transport->ops == address->transport &&
-	    transport->ops->reaches(transport, address->name.address);
+	unsigned n = 0, i;
+
+	if (network->transport)
+		transports[n++] = network->transport;
+	for (i = 0; i < network->n_others; i++)
+		transports[n++] = network->others[i];
+	return n;
 }
 
-/* The transport of the device on the route to an address, or the first one. */
-static int reach(struct network *network, const struct region_address *address,
-    struct transport **transport)
+/* Start a transport for the device on the route to an address. */
+static int start_another(struct network *network,
+    const struct region_address *address, struct transport **transport)
 {
 	char route_to[TRANSPORT_ADDRESS_SIZE + 4];
 	struct transport *other;
-	unsigned i;
-	int ret = 0;
+	int ret;
 
-	*transport = network->transport;
-	if (goes_to(network->transport, address))
-		return 0;
-	for (i = 0; i < network->n_others; i++) {
-		other = network->others[i];
-		if (goes_to(other, address)) {
-			*transport = other;
-			return 0;
-		}
-	}
-	if (network->n_others == MOST_OTHERS)
-		return 0; /* the name says which device the route would use */
 	snprintf(route_to, sizeof(route_to), "tcp:%s", address->name.address);
 	ret = start(network, address->transport, route_to, &other);
 	if (ret < 0)
 		return ret;
 	/* The device on the route can't be used. */
-	if (!goes_to(other, address)) {
+	if (*transport && !other->ops->reaches(other, address->name.address)) {
 		other->ops->stop(other);
 		return 0;
 	}
 	network->others[network->n_others++] = other;
 	*transport = other;
 	return 0;
+}
+
+/*
+ * Of the address's kind, the transport of the device on the route, or the first
+ * one.
+ */
+static int reach(struct network *network, const struct region_address *address,
+    struct transport **transport)
+{
+	struct transport *all[MOST_OTHERS + 1];
+	unsigned n = list(network, all), i;
+
+	*transport = NULL;
+	for (i = 0; i < n; i++) {
+		if (all[i]->ops != address->transport)
+			continue;
+		if (all[i]->ops->reaches(all[i], address->name.address)) {
+			*transport = all[i];
+			return 0;
+		}
+		if (!*transport)
+			*transport = all[i];
+	}
+	if (network->n_others < MOST_OTHERS)
+		return start_another(network, address, transport);
+	/* Its name says which device the route would use. */
+	return *transport
+	    ? 0
+	    : dfi__fail(-EHOSTUNREACH,
+		  "%s can't be reached over %s: this process uses as many "
+		  "devices as it may, %u",
+		  address->name.address, address->transport->name, n);
 }
 
 int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
@@ -256,19 +281,6 @@ int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
 	ret = reach(network, address, transport);
 	pthread_mutex_unlock(&network->start);
 	return ret;
-}
-
-/* The transports that have started; no other thread may start one. */
-static unsigned list(
-    struct network *network, struct transport *transports[MOST_OTHERS + 1])
-{
-	unsigned n = 0, i;
-
-	if (network->transport)
-		transports[n++] = network->transport;
-	for (i = 0; i < network->n_others; i++)
-		transports[n++] = network->others[i];
-	return n;
 }
 
 static void query(struct transport *const *transports, unsigned n,

@@ -52,8 +52,8 @@ int dfi__network_open(struct dfi *dfi, struct transport **transport);
 int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport);
 
 /*
- * The transport by which a source reaches the target at an address: the first
- * one, or another if the route goes through another device.
+ * The transport by which a source reaches the target at an address: of the
+ * address's kind, the one whose device is on the route, else the first one.
  */
 int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
     struct transport **transport);
