@@ -204,6 +204,13 @@ int dfi__source_send(struct dfi_source *source, uint32_t target)
 	return send_segment(source, target);
 }
 
+/* The lane's segment, or a cursor's, has all that it can take: send it. */
+static always_inline int send_full(struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->lane_ops != NULL) ? lane_reached(source, lane)
+						  : send_segment(source, lane);
+}
+
 /*
  * lane->next has reached lane->end: the segment is full, or the lane was parked
  * and its tuples now start its time. May happen any number of times for a
@@ -213,7 +220,7 @@ static always_inline int reached_end(struct dfi_source *source, uint32_t target)
 {
 	if (likely(
 		source->head.lanes[target].next == source->writers[target].end))
-		return lane_reached(source, target);
+		return send_full(source, target);
 	dfi__linger_start(source, target);
 	return 0;
 }
@@ -364,7 +371,7 @@ static int store_cursor(const struct dfi_source_cursor *cursor)
 	lane->next = cursor->next;
 	lane_set_end(lane, cursor->end);
 	if (lane->next == cursor->end)
-		return lane_reached(source, cursor->lane);
+		return send_full(source, cursor->lane);
 	if (!source->linger.ns)
 		return 0;
 	if (source_filled(source, cursor->lane))

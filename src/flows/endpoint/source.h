@@ -225,9 +225,11 @@ uint64_t dfi__source_taken(struct dfi_source *source);
 static inline bool source_find_lane(
     const struct dfi_source *source, uint32_t target, uint32_t *lane)
 {
-	*lane = source->replica_writer ? 0 : target;
-	return target < source->head.n_targets ||
-	    (source->replica_writer && target == DFI_ALL_TARGETS);
+	*lane = target;
+	if (likely(target < source->head.n_targets))
+		return true;
+	*lane = 0;
+	return source->replica_writer && target == DFI_ALL_TARGETS;
 }
 
 /* -ERANGE, which is not sticky. */
@@ -412,12 +414,10 @@ static inline void lane_forget(struct dfi_source *source, uint32_t lane)
 		source->lane_ops->forget(source, lane);
 }
 
-/* The lane's segment, or a cursor's, has all that it can take: send it. */
-static always_inline int lane_reached(struct dfi_source *source, uint32_t lane)
+/* For a lane with lane_ops; send.c sends the full segments of others inline. */
+static inline int lane_reached(struct dfi_source *source, uint32_t lane)
 {
-	return unlikely(source->lane_ops != NULL)
-	    ? source->lane_ops->reached(source, lane)
-	    : dfi__source_send(source, lane);
+	return source->lane_ops->reached(source, lane);
 }
 
 static inline int lane_send(struct dfi_source *source, uint32_t lane)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spans and cursors: the application builds tuples in a lane's open segment. */
+/* Spans: the application builds tuples in a lane's open segment. */
 #include "source.h"
 
 #include "base/compiler.h"
@@ -70,14 +70,17 @@ static int claim_room(struct dfi_source *source, uint32_t target, uint32_t n)
 static always_inline int claim(struct dfi_source *source, uint32_t target,
     uint32_t lane, uint32_t n, struct dfi_span *span)
 {
-	int ret = 0;
+	uint32_t room = lane_room(source, lane);
+	int ret;
 
-	if (lane_room(source, lane) < n)
+	if (room < n) {
 		ret = claim_room(source, lane, n);
-	if (ret < 0)
-		return ret;
+		if (ret < 0)
+			return ret;
+		room = lane_room(source, lane);
+	}
 	span->tuples = source->head.lanes[lane].next;
-	span->count = lane_room(source, lane);
+	span->count = room;
 	span->target = target;
 	source->claimed = span->tuples;
 	return 0;
