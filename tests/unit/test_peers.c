@@ -15,7 +15,7 @@
 #include "flows/members/attach.h"
 #include "flows/context/context.h"
 #include "flows/members/peers.h"
-#include "registry/client/watch.h"
+#include "registry/remote/watch.h"
 
 static struct dfi_registry *registry;
 static struct dfi *creator, *dfi;
@@ -163,6 +163,13 @@ Test(peers, flow_that_lives_for_a_moment_is_found_by_who_waits)
 
 /* ---- Registries that were restarted -------------------------------------- */
 
+static void tell_targets(const struct registry_event *event)
+{
+	struct remote_watch *watch = (struct remote_watch *)targets.watch;
+
+	watch->fn(watch->arg, event);
+}
+
 /* The registry's news of target 0 while that is unknown, or unknown again. */
 static void put_target(const struct endpoint *endpoint)
 {
@@ -176,7 +183,7 @@ static void put_target(const struct endpoint *endpoint)
 	event.key = key;
 	event.data = data;
 	event.size = size;
-	targets.watch->fn(targets.watch->arg, &event);
+	tell_targets(&event);
 	free(data);
 }
 
@@ -191,7 +198,7 @@ static void put_replaced(const struct endpoint *endpoint)
 
 	dfi__endpoint_key(key, &flow, "target", 0);
 	event.key = key;
-	targets.watch->fn(targets.watch->arg, &event);
+	tell_targets(&event);
 	put_target(endpoint);
 }
 

@@ -20,8 +20,9 @@
 #include <dfi/error.h>
 
 #include "registry/wire/address.h"
-#include "registry/client/enter.h"
-#include "registry/client/keys.h"
+#include "registry/remote/enter.h"
+#include "registry/remote/keys.h"
+#include "registry/remote/state.h"
 #include "registry_help.h"
 #include "tls_help.h"
 
@@ -157,9 +158,9 @@ static int forget_a_lot(void *arg)
 
 	sem_post(&flood->begun);
 	for (i = 0; i < flood->n; i++) {
-		dfi__client_enter(member);
-		dfi__client_send_withdrawal(member, "nothing");
-		dfi__client_exit(member);
+		dfi__client_enter(remote_of(member));
+		dfi__client_send_withdrawal(remote_of(member), "nothing");
+		dfi__client_exit(remote_of(member));
 	}
 	return 0;
 }

@@ -3,12 +3,13 @@
  * Joining: a process that publishes a key also watches the keys of others.
  * Neither request depends on the other's reply, so both are sent at once.
  */
-#include "client.h"
+#include "state.h"
 
 #include <errno.h>
 
 #include "base/error.h"
 #include "call.h"
+#include "keys.h"
 #include "watch.h"
 
 static void fill_create(Dfi__Registry__Request *request, Dfi__Registry__Put *op,
@@ -29,9 +30,10 @@ static void take_back(struct client_call *call)
 	if (call->watch && call->ret)
 		dfi__watch_free(call->watch);
 	else if (call->watch)
-		dfi__client_unwatch(call->watch);
+		dfi__remote_unwatch(&call->watch->base);
 	else if (!call->ret)
-		dfi__client_forget(call->client, call->request->put->key);
+		dfi__remote_retire(
+		    &call->client->base, call->request->put->key, NULL, 0);
 }
 
 /* Returns the error of the last call that failed. */
@@ -50,20 +52,21 @@ static int settle(struct client_call *calls, size_t n)
 	return ret;
 }
 
-static int free_watches(struct client_call *calls, size_t n, int ret)
+static int fail_watches(struct client_call *calls, size_t n)
 {
 	while (n > 0)
 		dfi__watch_free(calls[--n].watch);
-	return ret;
+	return dfi__fail(-ENOMEM, "no memory for a registry watch");
 }
 
-int dfi__client_join(struct registry_client *client,
+int dfi__remote_join(struct registry_client *base,
     struct registry_interest *interests, size_t n, struct registry_entry *entry,
     int64_t deadline)
 {
 	Dfi__Registry__Request requests[CLIENT_INTERESTS + 1];
 	Dfi__Registry__Watch watch_ops[CLIENT_INTERESTS];
 	struct client_call calls[CLIENT_INTERESTS + 1] = { 0 };
+	struct remote_client *client = remote_of(base);
 	size_t i, n_calls = entry ? n + 1 : n;
 	Dfi__Registry__Put put_op;
 	int ret;
@@ -75,22 +78,18 @@ int dfi__client_join(struct registry_client *client,
 	for (i = 0; i < n; i++) {
 		calls[i].watch = dfi__watch_new(client, &interests[i]);
 		if (!calls[i].watch)
-			return free_watches(calls, i,
-			    dfi__fail(
-				-ENOMEM, "no memory for a registry watch"));
+			return fail_watches(calls, i);
 		dfi__watch_fill(calls[i].watch, &requests[i], &watch_ops[i]);
 	}
 	if (entry) {
 		fill_create(&requests[n], &put_op, entry);
 		calls[n].keep_flags = CLIENT_LEASED;
 	}
-	ret = dfi__client_call_all(calls, n_calls, deadline);
-	if (ret)
-		return free_watches(calls, n, ret);
+	dfi__client_call_all(calls, n_calls, deadline);
 	if (entry && !calls[n].ret)
 		entry->revision = calls[n].reply->reply->revision;
 	ret = settle(calls, n_calls);
 	for (i = 0; !ret && i < n; i++)
-		interests[i].watch = calls[i].watch;
+		interests[i].watch = &calls[i].watch->base;
 	return ret;
 }

@@ -9,8 +9,8 @@
  * (loop) marks functions for the loop's thread. Any thread that has entered may
  * call all other functions of these headers.
  */
-#ifndef DFI_REGISTRY_CLIENT_STATE_H
-#define DFI_REGISTRY_CLIENT_STATE_H
+#ifndef DFI_REGISTRY_REMOTE_STATE_H
+#define DFI_REGISTRY_REMOTE_STATE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "base/loop.h"
+#include "registry/client/ops.h"
 #include "registry/wire/address.h"
 
 struct bufferevent;
@@ -31,10 +32,10 @@ struct tls;
 TAILQ_HEAD(abandoned_list, abandoned_key); /* call.c */
 TAILQ_HEAD(call_list, client_call);        /* call.h */
 TAILQ_HEAD(kept_list, kept_key);           /* keep.h */
-TAILQ_HEAD(watch_list, registry_watch);    /* watch.h */
+TAILQ_HEAD(watch_list, remote_watch);      /* watch.h */
 
-struct registry_client {
-	struct loop *loop;
+struct remote_client {
+	struct registry_client base;
 	uint64_t hash_seed; /* random: others choose the values */
 	uint64_t id;        /* random; tells the registry which keys are ours */
 	uint64_t n_connections; /* attempts so far */
@@ -77,28 +78,40 @@ struct registry_client {
 	_Atomic int64_t busy_until; /* no yielding until then */
 };
 
+static inline struct remote_client *remote_of(struct registry_client *base)
+{
+	return (struct remote_client *)base;
+}
+
 /* Make a client that is not connected. -ENOMEM, -EIO. */
 int dfi__client_new(
-    struct loop *loop, const char *address, struct registry_client **client);
+    struct loop *loop, const char *address, struct remote_client **client);
 /* Make the loop serve a connected socket, and take it. -ENOMEM, -ETIMEDOUT. */
-int dfi__client_start(struct registry_client *client, int fd, int64_t deadline);
+int dfi__client_start(struct remote_client *client, int fd, int64_t deadline);
 /*
  * Disconnect and free a client that nobody calls. If the loop has not begun at
  * the deadline, it does so when it runs. dfi_errmsg() stays.
  */
-void dfi__client_destroy(struct registry_client *client, int64_t deadline);
+void dfi__client_destroy(struct remote_client *client, int64_t deadline);
 
 /* Open a stream over a connected socket, and take fd. -ENOMEM. (loop) */
-int dfi__client_attach(struct registry_client *client, int fd);
+int dfi__client_attach(struct remote_client *client, int fd);
 
 /* Start one of its timers with so many milliseconds. (loop) */
 int dfi__client_set_timer(struct event *timer, uint32_t ms);
 
 /* A lease was requested: send keepalives if it needs them. (loop) */
-int dfi__client_start_keepalive(struct registry_client *client);
+int dfi__client_start_keepalive(struct remote_client *client);
 
 /* The connection is lost: close it, fail calls, notify watches. (loop) */
-void dfi__client_lose(struct registry_client *client, int err, const char *fmt,
+void dfi__client_lose(struct remote_client *client, int err, const char *fmt,
     ...) __attribute__((format(printf, 3, 4)));
+
+/* Their contracts are those of struct registry_ops. */
+void dfi__remote_close(struct registry_client *base);
+void dfi__remote_set_grace(struct registry_client *base, uint32_t ms);
+int dfi__remote_join(struct registry_client *base,
+    struct registry_interest *interests, size_t n, struct registry_entry *entry,
+    int64_t deadline);
 
 #endif

@@ -23,25 +23,25 @@
 /* Bytes of requests that may wait for a registry that doesn't read. */
 #define CLIENT_OUTPUT_MAX (16 << 20)
 
-void dfi__client_enter(struct registry_client *client)
+void dfi__client_enter(struct remote_client *client)
 {
 	pthread_mutex_lock(&client->entrance);
 	client->n_entered++;
 }
 
-static void leave(struct registry_client *client)
+static void leave(struct remote_client *client)
 {
 	client->n_entered--;
 	pthread_mutex_unlock(&client->entrance);
 }
 
-bool dfi__client_uses_unsent(const struct registry_client *client)
+bool dfi__client_uses_unsent(const struct remote_client *client)
 {
 	return client->stream && (client->tls || client->writing);
 }
 
 int dfi__client_send(
-    struct registry_client *client, Dfi__Registry__Request *request)
+    struct remote_client *client, Dfi__Registry__Request *request)
 {
 	struct evbuffer *output;
 
@@ -59,7 +59,7 @@ int dfi__client_send(
 }
 
 /* On the loop's thread. What finds no room waits for on_written(). */
-static void serve(struct registry_client *client)
+static void serve(struct remote_client *client)
 {
 	struct evbuffer *output;
 
@@ -82,7 +82,7 @@ void dfi__client_on_post(void *arg)
 	dfi__client_exit(arg);
 }
 
-void dfi__client_exit(struct registry_client *client)
+void dfi__client_exit(struct remote_client *client)
 {
 	bool needs_loop = client->kicked;
 
@@ -95,15 +95,15 @@ void dfi__client_exit(struct registry_client *client)
 		client->writing = needs_loop = true;
 	if (evbuffer_get_length(client->unsent))
 		needs_loop = true;
-	if (dfi__loop_is_current(client->loop))
+	if (dfi__loop_is_current(client->base.loop))
 		serve(client);
 	else if (needs_loop)
-		dfi__loop_post(client->loop, &client->post);
+		dfi__loop_post(client->base.loop, &client->post);
 	leave(client);
 }
 
 int dfi__client_do(
-    struct registry_client *client, int (*fn)(void *arg), void *arg)
+    struct remote_client *client, int (*fn)(void *arg), void *arg)
 {
 	int ret;
 
@@ -114,7 +114,7 @@ int dfi__client_do(
 }
 
 void dfi__client_tell(
-    struct registry_client *client, int (*fn)(void *arg), void *arg)
+    struct remote_client *client, int (*fn)(void *arg), void *arg)
 {
 	char text[ERROR_TEXT_SIZE];
 

@@ -18,7 +18,6 @@
 
 #include "base/error.h"
 #include "call.h"
-#include "client.h"
 #include "enter.h"
 #include "keys.h"
 #include "restore.h"
@@ -41,7 +40,7 @@ static int compare_keys(const void *a, const void *b)
 
 /* Find a key, or add it if requested. NULL: not found, or no memory. */
 static struct known_key *know(
-    struct registry_watch *watch, const char *key, bool add)
+    struct remote_watch *watch, const char *key, bool add)
 {
 	size_t size = strlen(key) + 1;
 	struct known_key *probe = calloc(1, sizeof(*probe) + size);
@@ -57,15 +56,15 @@ static struct known_key *know(
 	return node ? *(struct known_key **)node : NULL;
 }
 
-static void forget(struct registry_watch *watch, struct known_key *known)
+static void forget(struct remote_watch *watch, struct known_key *known)
 {
 	tdelete(known, &watch->known, compare_keys);
 	free(known);
 }
 
-static struct registry_watch *find(struct registry_client *client, uint64_t id)
+static struct remote_watch *find(struct remote_client *client, uint64_t id)
 {
-	struct registry_watch *watch;
+	struct remote_watch *watch;
 
 	TAILQ_FOREACH(watch, &client->watches, link)
 	{
@@ -77,7 +76,7 @@ static struct registry_watch *find(struct registry_client *client, uint64_t id)
 
 /* Hash 0 means: not reported before. */
 static uint64_t hash_value(
-    const struct registry_client *client, const struct registry_event *event)
+    const struct remote_client *client, const struct registry_event *event)
 {
 	uint64_t hash = XXH3_64bits_withSeed(
 	    event->size ? event->data : "", event->size, client->hash_seed);
@@ -85,14 +84,14 @@ static uint64_t hash_value(
 	return hash ? hash : 1;
 }
 
-static void deliver(struct registry_client *client, uint64_t id,
+static void deliver(struct remote_client *client, uint64_t id,
     const struct registry_event *event)
 {
 	struct registry_event gone = {
 		.type = REGISTRY_DELETE,
 		.replaced = true,
 	};
-	struct registry_watch *watch = find(client, id);
+	struct remote_watch *watch = find(client, id);
 	bool add = event->type == REGISTRY_PUT, missing;
 	struct known_key *known;
 	uint64_t hash;
@@ -128,7 +127,7 @@ static void deliver(struct registry_client *client, uint64_t id,
 }
 
 void dfi__watch_deliver(
-    struct registry_client *client, const Dfi__Registry__Event *message)
+    struct remote_client *client, const Dfi__Registry__Event *message)
 {
 	const Dfi__Registry__Value *value = message->value;
 	struct registry_event event = { .type = REGISTRY_DELETE };
@@ -147,10 +146,10 @@ void dfi__watch_deliver(
 	deliver(client, message->watch, &event);
 }
 
-static struct registry_watch *next_untold(
-    struct registry_client *client, enum registry_event_type type)
+static struct remote_watch *next_untold(
+    struct remote_client *client, enum registry_event_type type)
 {
-	struct registry_watch *watch;
+	struct remote_watch *watch;
 
 	TAILQ_FOREACH(watch, &client->watches, link)
 	{
@@ -161,10 +160,10 @@ static struct registry_watch *next_untold(
 }
 
 void dfi__watch_tell(
-    struct registry_client *client, enum registry_event_type type)
+    struct remote_client *client, enum registry_event_type type)
 {
 	struct registry_event event = { .type = type };
-	struct registry_watch *watch;
+	struct remote_watch *watch;
 
 	/* Start over each time: the function may end any watch. */
 	while ((watch = next_untold(client, type))) {
@@ -180,7 +179,7 @@ static void mark_missing(const void *node, VISIT visit, void *arg)
 		(*(struct known_key *const *)node)->missing = true;
 }
 
-void dfi__watch_fill(const struct registry_watch *watch,
+void dfi__watch_fill(const struct remote_watch *watch,
     Dfi__Registry__Request *request, Dfi__Registry__Watch *op)
 {
 	*request = (Dfi__Registry__Request)WIRE_REQUEST(WATCH, watch, op);
@@ -190,14 +189,13 @@ void dfi__watch_fill(const struct registry_watch *watch,
 	op->follow = watch->own;
 }
 
-void dfi__watch_refused(struct registry_watch *watch)
+void dfi__watch_refused(struct remote_watch *watch)
 {
 	tdestroy(watch->known, free);
 	watch->known = NULL;
 }
 
-int dfi__watch_renew(
-    struct registry_client *client, struct registry_watch *watch)
+int dfi__watch_renew(struct remote_client *client, struct remote_watch *watch)
 {
 	Dfi__Registry__Request request;
 	Dfi__Registry__Watch op;
@@ -213,7 +211,7 @@ int dfi__watch_renew(
 static void collect_missing(const void *node, VISIT visit, void *arg)
 {
 	struct known_key *known = *(struct known_key *const *)node;
-	struct registry_watch *watch = arg;
+	struct remote_watch *watch = arg;
 
 	if ((visit == postorder || visit == leaf) && known->missing) {
 		known->next = watch->expired;
@@ -222,7 +220,7 @@ static void collect_missing(const void *node, VISIT visit, void *arg)
 }
 
 /* Collect all missing keys in one walk. */
-static void take_missing(struct registry_watch *watch)
+static void take_missing(struct remote_watch *watch)
 {
 	struct known_key *known;
 
@@ -231,9 +229,9 @@ static void take_missing(struct registry_watch *watch)
 		tdelete(known, &watch->known, compare_keys);
 }
 
-static struct registry_watch *next_expired(struct registry_client *client)
+static struct remote_watch *next_expired(struct remote_client *client)
 {
-	struct registry_watch *watch;
+	struct remote_watch *watch;
 
 	TAILQ_FOREACH(watch, &client->watches, link)
 	{
@@ -243,10 +241,10 @@ static struct registry_watch *next_expired(struct registry_client *client)
 	return NULL;
 }
 
-void dfi__watch_expire_missing(struct registry_client *client)
+void dfi__watch_expire_missing(struct remote_client *client)
 {
 	struct registry_event event = { .type = REGISTRY_DELETE };
-	struct registry_watch *watch;
+	struct remote_watch *watch;
 	struct known_key *known;
 
 	TAILQ_FOREACH(watch, &client->watches, link)
@@ -263,7 +261,7 @@ void dfi__watch_expire_missing(struct registry_client *client)
 	}
 }
 
-void dfi__watch_free(struct registry_watch *watch)
+void dfi__watch_free(struct remote_watch *watch)
 {
 	struct known_key *known;
 
@@ -276,10 +274,10 @@ void dfi__watch_free(struct registry_watch *watch)
 	free(watch);
 }
 
-struct registry_watch *dfi__watch_new(
-    struct registry_client *client, const struct registry_interest *interest)
+struct remote_watch *dfi__watch_new(
+    struct remote_client *client, const struct registry_interest *interest)
 {
-	struct registry_watch *watch = calloc(1, sizeof(*watch));
+	struct remote_watch *watch = calloc(1, sizeof(*watch));
 
 	if (watch)
 		watch->prefix = strdup(interest->prefix);
@@ -287,7 +285,7 @@ struct registry_watch *dfi__watch_new(
 		free(watch);
 		return NULL;
 	}
-	watch->client = client;
+	watch->base.client = &client->base;
 	watch->told = REGISTRY_BACK;
 	watch->exact = interest->exact;
 	watch->fn = interest->fn;
@@ -295,10 +293,10 @@ struct registry_watch *dfi__watch_new(
 	return watch;
 }
 
-struct registry_watch *dfi__watch_follow(struct registry_client *client,
+struct remote_watch *dfi__watch_follow(struct remote_client *client,
     uint64_t id, const struct registry_interest *interest)
 {
-	struct registry_watch *watch = dfi__watch_new(client, interest);
+	struct remote_watch *watch = dfi__watch_new(client, interest);
 
 	if (!watch) {
 		dfi__client_send_unwatch(client, id);
@@ -310,9 +308,9 @@ struct registry_watch *dfi__watch_follow(struct registry_client *client,
 	return watch;
 }
 
-void dfi__watch_free_all(struct registry_client *client)
+void dfi__watch_free_all(struct remote_client *client)
 {
-	struct registry_watch *watch, *next;
+	struct remote_watch *watch, *next;
 
 	for (watch = TAILQ_FIRST(&client->watches); watch; watch = next) {
 		next = TAILQ_NEXT(watch, link);
@@ -323,45 +321,7 @@ void dfi__watch_free_all(struct registry_client *client)
 	}
 }
 
-static int make_watch(struct registry_client *client,
-    struct registry_interest *interest, int64_t deadline,
-    struct registry_watch **watch)
-{
-	int ret = dfi__client_join(client, interest, 1, NULL, deadline);
-
-	if (!ret)
-		*watch = interest->watch;
-	return ret;
-}
-
-int dfi__client_watch(struct registry_client *client, const char *prefix,
-    void (*fn)(void *arg, const struct registry_event *event), void *arg,
-    int64_t deadline, struct registry_watch **watch)
-{
-	struct registry_interest interest = {
-		.prefix = prefix,
-		.fn = fn,
-		.arg = arg,
-	};
-
-	return make_watch(client, &interest, deadline, watch);
-}
-
-int dfi__client_watch_key(struct registry_client *client, const char *key,
-    void (*fn)(void *arg, const struct registry_event *event), void *arg,
-    int64_t deadline, struct registry_watch **watch)
-{
-	struct registry_interest interest = {
-		.prefix = key,
-		.exact = true,
-		.fn = fn,
-		.arg = arg,
-	};
-
-	return make_watch(client, &interest, deadline, watch);
-}
-
-void dfi__client_send_unwatch(struct registry_client *client, uint64_t id)
+void dfi__client_send_unwatch(struct remote_client *client, uint64_t id)
 {
 	Dfi__Registry__Unwatch op = DFI__REGISTRY__UNWATCH__INIT;
 	Dfi__Registry__Request request = WIRE_REQUEST(UNWATCH, unwatch, &op);
@@ -374,8 +334,8 @@ void dfi__client_send_unwatch(struct registry_client *client, uint64_t id)
 
 static int end(void *arg)
 {
-	struct registry_watch *watch = arg;
-	struct registry_client *client = watch->client;
+	struct remote_watch *watch = arg;
+	struct remote_client *client = remote_of(watch->base.client);
 
 	TAILQ_REMOVE(&client->watches, watch, link);
 	if (watch->asked)
@@ -385,10 +345,9 @@ static int end(void *arg)
 	return 0;
 }
 
-void dfi__client_unwatch(struct registry_watch *watch)
+void dfi__remote_unwatch(struct registry_watch *base)
 {
-	if (watch)
-		dfi__client_tell(watch->client, end, watch);
+	dfi__client_tell(remote_of(base->client), end, base);
 }
 
 struct leaving {
@@ -400,13 +359,13 @@ static int leave(void *arg)
 {
 	const struct leaving *leaving = arg;
 
-	dfi__client_withdraw(leaving->watch->client, leaving->key);
+	dfi__client_withdraw(remote_of(leaving->watch->client), leaving->key);
 	return end(leaving->watch);
 }
 
-void dfi__client_leave(struct registry_watch *watch, const char *key)
+void dfi__remote_leave(struct registry_watch *base, const char *key)
 {
-	struct leaving leaving = { .watch = watch, .key = key };
+	struct leaving leaving = { .watch = base, .key = key };
 
-	dfi__client_tell(watch->client, leave, &leaving);
+	dfi__client_tell(remote_of(base->client), leave, &leaving);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "client.h"
+#include "registry/client/client.h"
 #include "restore.h"
 #include "state.h"
 #include "watch.h"
@@ -21,7 +21,7 @@ static int compare_keys(const void *a, const void *b)
 	    ((const struct kept_key *)b)->key);
 }
 
-struct kept_key *dfi__keep_find(struct registry_client *client, const char *key)
+struct kept_key *dfi__keep_find(struct remote_client *client, const char *key)
 {
 	struct kept_key probe = { .key = (char *)key };
 	void *node = tfind(&probe, &client->kept_tree, compare_keys);
@@ -36,7 +36,7 @@ static void free_kept(struct kept_key *kept)
 	free(kept);
 }
 
-void dfi__keep_drop(struct registry_client *client, const char *key)
+void dfi__keep_drop(struct remote_client *client, const char *key)
 {
 	struct kept_key *kept = dfi__keep_find(client, key);
 
@@ -46,11 +46,12 @@ void dfi__keep_drop(struct registry_client *client, const char *key)
 	tdelete(kept, &client->kept_tree, compare_keys);
 	if (kept->request)
 		dfi__restore_forget(client);
-	dfi__client_unwatch(kept->watch);
+	if (kept->watch)
+		dfi__remote_unwatch(&kept->watch->base);
 	free_kept(kept);
 }
 
-void dfi__keep_free_all(struct registry_client *client)
+void dfi__keep_free_all(struct remote_client *client)
 {
 	struct kept_key *kept;
 
@@ -63,10 +64,10 @@ static void on_shared(void *arg, const struct registry_event *event)
 	struct kept_key *kept = arg;
 
 	if (event->type == REGISTRY_DELETE)
-		dfi__keep_drop(kept->watch->client, kept->key);
+		dfi__keep_drop(remote_of(kept->watch->base.client), kept->key);
 }
 
-void dfi__keep_change(struct registry_client *client, struct kept_key *kept,
+void dfi__keep_change(struct remote_client *client, struct kept_key *kept,
     const void *value, size_t size)
 {
 	void *copy = malloc(size + 1);
@@ -104,7 +105,7 @@ static struct kept_key *copy(const Dfi__Registry__Put *put, unsigned flags)
 	return kept;
 }
 
-static void keep(struct registry_client *client, uint64_t id,
+static void keep(struct remote_client *client, uint64_t id,
     const Dfi__Registry__Put *put, unsigned flags)
 {
 	struct kept_key *kept = copy(put, flags);
@@ -132,7 +133,7 @@ static void keep(struct registry_client *client, uint64_t id,
 		    });
 }
 
-static void note_put(struct registry_client *client, uint64_t id,
+static void note_put(struct remote_client *client, uint64_t id,
     const Dfi__Registry__Put *put, unsigned flags)
 {
 	struct kept_key *kept = dfi__keep_find(client, put->key);
@@ -148,7 +149,7 @@ static void note_put(struct registry_client *client, uint64_t id,
 		keep(client, id, put, flags);
 }
 
-void dfi__keep_note(struct registry_client *client,
+void dfi__keep_note(struct remote_client *client,
     const Dfi__Registry__Request *request, unsigned flags)
 {
 	if (request->op_case == DFI__REGISTRY__REQUEST__OP_PUT)

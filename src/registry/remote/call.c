@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "client.h"
+#include "registry/client/client.h"
 #include "enter.h"
 #include "keep.h"
 #include "keys.h"
@@ -47,7 +47,7 @@ struct abandoned_key {
 static void set_result(
     struct client_call *call, int ret, Dfi__Registry__Message *reply)
 {
-	struct registry_client *client = call->client;
+	struct remote_client *client = call->client;
 
 	pthread_mutex_lock(&client->lock);
 	call->ret = ret;
@@ -64,7 +64,7 @@ static void set_result(
 static void complete(
     struct client_call *call, int ret, Dfi__Registry__Message *reply)
 {
-	struct registry_client *client = call->client;
+	struct remote_client *client = call->client;
 
 	TAILQ_REMOVE(&client->calls, call, link);
 	if (!ret)
@@ -77,13 +77,13 @@ static void complete(
 }
 
 static void forget_abandoned(
-    struct registry_client *client, struct abandoned_key *key)
+    struct remote_client *client, struct abandoned_key *key)
 {
 	TAILQ_REMOVE(&client->abandoned, key, link);
 	free(key);
 }
 
-void dfi__client_fail_calls(struct registry_client *client, int err)
+void dfi__client_fail_calls(struct remote_client *client, int err)
 {
 	struct abandoned_key *key;
 	struct client_call *call;
@@ -101,7 +101,7 @@ void dfi__client_fail_calls(struct registry_client *client, int err)
  * now.
  */
 static void undo(
-    struct registry_client *client, const Dfi__Registry__Reply *reply)
+    struct remote_client *client, const Dfi__Registry__Reply *reply)
 {
 	struct abandoned_key *key;
 
@@ -122,7 +122,7 @@ static void undo(
 }
 
 void dfi__client_answer(
-    struct registry_client *client, Dfi__Registry__Message *message)
+    struct remote_client *client, Dfi__Registry__Message *message)
 {
 	const Dfi__Registry__Reply *reply = message->reply;
 	struct client_call *call;
@@ -174,7 +174,7 @@ static const char *created_key(const struct client_call *call)
 /* The registry may still make the key that this call requested. */
 static void abandon(struct client_call *call, const char *name)
 {
-	struct registry_client *client = call->client;
+	struct remote_client *client = call->client;
 	struct abandoned_key *key = malloc(sizeof(*key) + strlen(name) + 1);
 
 	if (!key) {
@@ -191,12 +191,12 @@ static void abandon(struct client_call *call, const char *name)
 
 static int submit(struct client_call *call)
 {
-	struct registry_client *client = call->client;
+	struct remote_client *client = call->client;
 	int ret;
 
 	if (client->restoring)
 		return dfi__fail(client->lost_err, "%s", client->lost_text);
-	if (dfi__loop_is_broken(client->loop))
+	if (dfi__loop_is_broken(client->base.loop))
 		return dfi__fail(-ENOTCONN,
 		    "registry %s: the application has closed the connection's "
 		    "file descriptor",
@@ -235,7 +235,7 @@ static int submit_all(void *arg)
 static int give_up(void *arg)
 {
 	struct client_call *call = arg;
-	struct registry_client *client = call->client;
+	struct remote_client *client = call->client;
 
 	if (atomic_peek(&call->done))
 		return 0;
@@ -243,8 +243,8 @@ static int give_up(void *arg)
 		abandon(call, created_key(call));
 	if (call->watch || call->keep_flags & CLIENT_SHARED)
 		dfi__client_send_unwatch(client, call->id);
-	if (dfi__loop_is_stuck(client->loop))
-		dfi__loop_fail_stuck(client->loop);
+	if (dfi__loop_is_stuck(client->base.loop))
+		dfi__loop_fail_stuck(client->base.loop);
 	else
 		dfi__fail(-ETIMEDOUT, "registry %s: no answer in time",
 		    client->address);
@@ -259,7 +259,7 @@ static int give_up(void *arg)
  */
 static void yield_a_while(struct client_call *call, int64_t deadline)
 {
-	struct registry_client *client = call->client;
+	struct remote_client *client = call->client;
 	int64_t now = clock_now_ns(), end = now + YIELD_NS, before;
 
 	if (now < atomic_peek(&client->busy_until))
@@ -281,7 +281,7 @@ static void yield_a_while(struct client_call *call, int64_t deadline)
 /* Returns whether the answer came. */
 static bool sleep_until(struct client_call *call, int64_t deadline)
 {
-	struct registry_client *client = call->client;
+	struct remote_client *client = call->client;
 	struct timespec when = deadline_timespec(deadline);
 	int err = 0;
 	bool done;
@@ -320,7 +320,7 @@ static bool wait_until(struct client_call *call, int64_t deadline)
 	return sleep_until(call, deadline);
 }
 
-static void count_caller(struct registry_client *client, int by)
+static void count_caller(struct remote_client *client, int by)
 {
 	pthread_mutex_lock(&client->lock);
 	client->n_callers += (unsigned)by;
@@ -336,17 +336,13 @@ static void wait_for(struct client_call *call, int64_t deadline)
 	pthread_cond_destroy(&call->answered);
 }
 
-int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline)
+void dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline)
 {
-	struct registry_client *client = calls[0].client;
+	struct remote_client *client = calls[0].client;
 	struct batch batch = { .calls = calls, .n = n };
 	size_t i;
 	CANCEL_OFF;
 
-	if (dfi__loop_is_current(client->loop))
-		return dfi__fail(-EINVAL,
-		    "registry %s: a waiting call on the loop's thread",
-		    client->address);
 	count_caller(client, 1);
 	for (i = 0; i < n; i++)
 		pthread_cond_init(&calls[i].answered, NULL);
@@ -355,7 +351,6 @@ int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline)
 	for (i = n; i > 0; i--)
 		wait_for(&calls[i - 1], deadline);
 	count_caller(client, -1);
-	return 0;
 }
 
 int dfi__client_call_result(struct client_call *call)
@@ -366,10 +361,10 @@ int dfi__client_call_result(struct client_call *call)
 static int call_one(
     struct client_call *call, int64_t deadline, Dfi__Registry__Message **reply)
 {
-	int ret = dfi__client_call_all(call, 1, deadline);
+	int ret;
 
-	if (!ret)
-		ret = dfi__client_call_result(call);
+	dfi__client_call_all(call, 1, deadline);
+	ret = dfi__client_call_result(call);
 	if (ret)
 		return ret;
 	if (reply)
@@ -379,7 +374,7 @@ static int call_one(
 	return 0;
 }
 
-int dfi__client_call(struct registry_client *client,
+int dfi__client_call(struct remote_client *client,
     Dfi__Registry__Request *request, int64_t deadline,
     Dfi__Registry__Message **reply)
 {
@@ -388,16 +383,16 @@ int dfi__client_call(struct registry_client *client,
 	return call_one(&call, deadline, reply);
 }
 
-int dfi__client_call_put(struct registry_client *client,
-    Dfi__Registry__Request *request, unsigned flags, bool (*over)(void *arg),
-    void *arg, int64_t deadline, Dfi__Registry__Message **reply)
+int dfi__client_call_put(struct remote_client *client,
+    Dfi__Registry__Request *request, const struct registry_put *put,
+    int64_t deadline, Dfi__Registry__Message **reply)
 {
 	struct client_call call = {
 		.client = client,
 		.request = request,
-		.keep_flags = flags,
-		.over = over,
-		.over_arg = arg,
+		.keep_flags = put->flags & (CLIENT_LEASED | CLIENT_SHARED),
+		.over = put->over,
+		.over_arg = put->over_arg,
 	};
 
 	return call_one(&call, deadline, reply);

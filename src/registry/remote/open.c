@@ -4,7 +4,7 @@
  * handshake and the lease, and further attempts if the registry is crowded.
  * Blocks the calling thread until the deadline at most.
  */
-#include "client.h"
+#include "remote.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -17,14 +17,16 @@
 #include "call.h"
 #include "connect.h"
 #include "enter.h"
+#include "keys.h"
 #include "security/tls.h"
 #include "state.h"
+#include "watch.h"
 
 /* The pause between two attempts; it doubles each time. */
 #define AGAIN_MIN_MS 5
 #define AGAIN_MAX_MS 100
 
-static int say_hello(struct registry_client *client, int64_t deadline)
+static int say_hello(struct remote_client *client, int64_t deadline)
 {
 	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
 	Dfi__Registry__Request request = WIRE_REQUEST(HELLO, hello, &hello);
@@ -43,7 +45,7 @@ static int say_hello(struct registry_client *client, int64_t deadline)
 }
 
 static int take_lease(
-    struct registry_client *client, uint32_t ttl_ms, int64_t deadline)
+    struct remote_client *client, uint32_t ttl_ms, int64_t deadline)
 {
 	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
 	Dfi__Registry__Request request = WIRE_REQUEST(
@@ -55,7 +57,7 @@ static int take_lease(
 
 static int finish_opening(void *arg)
 {
-	struct registry_client *client = arg;
+	struct remote_client *client = arg;
 	int ret;
 
 	dfi__client_enter(client);
@@ -108,7 +110,7 @@ struct opening {
 
 /* On the connection, greet and take a lease. */
 static int enter_registry(
-    struct registry_client *client, int fd, const struct opening *opening)
+    struct remote_client *client, int fd, const struct opening *opening)
 {
 	int ret = dfi__client_start(client, fd, opening->deadline);
 
@@ -117,15 +119,29 @@ static int enter_registry(
 	if (!ret)
 		ret = take_lease(client, opening->ttl_ms, opening->deadline);
 	return ret ? ret
-		   : dfi__loop_call_until(client->loop, finish_opening, client,
-			 opening->deadline);
+		   : dfi__loop_call_until(client->base.loop, finish_opening,
+			 client, opening->deadline);
 }
+
+static const struct registry_ops ops = {
+	.close = dfi__remote_close,
+	.set_grace = dfi__remote_set_grace,
+	.put = dfi__remote_put,
+	.get = dfi__remote_get,
+	.list = dfi__remote_list,
+	.delete_key = dfi__remote_delete,
+	.renew = dfi__remote_renew,
+	.retire = dfi__remote_retire,
+	.join = dfi__remote_join,
+	.unwatch = dfi__remote_unwatch,
+	.leave = dfi__remote_leave,
+};
 
 /* *again: the registry has closed the connection without an answer. */
 static int open_once(
     struct opening *opening, struct registry_client **client, bool *again)
 {
-	struct registry_client *new = NULL;
+	struct remote_client *new = NULL;
 	int fd, ret;
 
 	*again = false;
@@ -138,6 +154,7 @@ static int open_once(
 		dfi__fork_close(fd);
 		return ret;
 	}
+	new->base.ops = &ops;
 	new->parsed = opening->parsed;
 	new->user = opening->user;
 	new->ttl_ms = opening->ttl_ms;
@@ -145,7 +162,7 @@ static int open_once(
 	ret = enter_registry(new, fd, opening);
 	if (!ret) {
 		opening->tls = NULL;
-		*client = new;
+		*client = &new->base;
 		return 0;
 	}
 	*again = ret == -ENOTCONN && new->turned_away;
@@ -185,7 +202,7 @@ static int open_patiently(
 	    opening->address, n + 1);
 }
 
-int dfi__client_open(struct loop *loop, const char *address,
+int dfi__remote_open(struct loop *loop, const char *address,
     const struct registry_security *security, uint32_t lease_ttl_ms,
     int64_t deadline, struct registry_client **client)
 {
@@ -199,9 +216,6 @@ int dfi__client_open(struct loop *loop, const char *address,
 	};
 	int ret;
 
-	if (dfi__loop_is_current(loop))
-		return dfi__fail(-EINVAL,
-		    "dfi__client_open() is called on the loop's thread");
 	ret = prepare(address, security, &opening.parsed, &opening.tls);
 	if (!ret)
 		ret = open_patiently(&opening, client);

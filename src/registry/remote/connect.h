@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef DFI_REGISTRY_CLIENT_CONNECT_H
-#define DFI_REGISTRY_CLIENT_CONNECT_H
+#ifndef DFI_REGISTRY_REMOTE_CONNECT_H
+#define DFI_REGISTRY_REMOTE_CONNECT_H
 
 #include <stdbool.h>
 #include <stdint.h>

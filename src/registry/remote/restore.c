@@ -30,7 +30,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "client.h"
+#include "registry/client/client.h"
 #include "enter.h"
 #include "keep.h"
 #include "keys.h"
@@ -43,7 +43,7 @@
  * The registry may not have noticed the loss of the former connection: end what
  * is left of it. The answer does not matter.
  */
-static int end_past(struct registry_client *client)
+static int end_past(struct remote_client *client)
 {
 	Dfi__Registry__LeaseRevoke revoke = DFI__REGISTRY__LEASE_REVOKE__INIT;
 	Dfi__Registry__Request request = WIRE_REQUEST(
@@ -53,7 +53,7 @@ static int end_past(struct registry_client *client)
 	return dfi__client_send(client, &request);
 }
 
-static int send_key(struct registry_client *client, struct kept_key *kept)
+static int send_key(struct remote_client *client, struct kept_key *kept)
 {
 	Dfi__Registry__Put put = DFI__REGISTRY__PUT__INIT;
 	Dfi__Registry__Request request = WIRE_REQUEST(PUT, put, &put);
@@ -71,9 +71,9 @@ static int send_key(struct registry_client *client, struct kept_key *kept)
 }
 
 /* The last attempt's requests get no answer any more. */
-void dfi__restore_forget_all(struct registry_client *client)
+void dfi__restore_forget_all(struct remote_client *client)
 {
-	struct registry_watch *watch;
+	struct remote_watch *watch;
 	struct kept_key *kept;
 
 	TAILQ_FOREACH(kept, &client->kept, link)
@@ -83,7 +83,7 @@ void dfi__restore_forget_all(struct registry_client *client)
 	client->restore->n_unanswered = 0;
 }
 
-static void begin_keys(struct registry_client *client)
+static void begin_keys(struct remote_client *client)
 {
 	struct kept_key *kept, *next;
 
@@ -97,10 +97,10 @@ static void begin_keys(struct registry_client *client)
 }
 
 /* Those that may be refused are last in the list. */
-static void begin_watches(struct registry_client *client)
+static void begin_watches(struct remote_client *client)
 {
 	struct watch_list own = TAILQ_HEAD_INITIALIZER(own);
-	struct registry_watch *watch, *next;
+	struct remote_watch *watch, *next;
 
 	for (watch = TAILQ_FIRST(&client->watches); watch; watch = next) {
 		next = TAILQ_NEXT(watch, link);
@@ -113,7 +113,7 @@ static void begin_watches(struct registry_client *client)
 	TAILQ_CONCAT(&client->watches, &own, link);
 }
 
-void dfi__restore_begin(struct registry_client *client)
+void dfi__restore_begin(struct remote_client *client)
 {
 	begin_watches(client);
 	begin_keys(client);
@@ -126,7 +126,7 @@ static bool is_due(const struct kept_key *kept)
 }
 
 /* Those that are not due are at the end of the list. */
-static int send_keys(struct registry_client *client)
+static int send_keys(struct remote_client *client)
 {
 	struct restore *restore = client->restore;
 	struct kept_key *kept;
@@ -144,10 +144,10 @@ static int send_keys(struct registry_client *client)
 	return ret;
 }
 
-static int send_watches(struct registry_client *client, bool own)
+static int send_watches(struct remote_client *client, bool own)
 {
 	struct restore *restore = client->restore;
-	struct registry_watch *watch;
+	struct remote_watch *watch;
 	int ret = 0;
 
 	while (!ret && restore->n_unanswered < UNANSWERED_MAX &&
@@ -162,7 +162,7 @@ static int send_watches(struct registry_client *client, bool own)
 	return ret;
 }
 
-static void finish(struct registry_client *client)
+static void finish(struct remote_client *client)
 {
 	struct restore *restore = client->restore;
 
@@ -177,7 +177,7 @@ static void finish(struct registry_client *client)
 }
 
 /* Take all steps that need no further answer: 0, or why one fails. */
-static int take_steps(struct registry_client *client)
+static int take_steps(struct remote_client *client)
 {
 	struct restore *restore = client->restore;
 	int ret = 0;
@@ -202,7 +202,7 @@ static int take_steps(struct registry_client *client)
 	return ret;
 }
 
-static void advance(struct registry_client *client)
+static void advance(struct remote_client *client)
 {
 	if (take_steps(client))
 		dfi__reconnect_fail(client);
@@ -210,7 +210,7 @@ static void advance(struct registry_client *client)
 
 static void on_kick(evutil_socket_t fd, short what, void *arg)
 {
-	struct registry_client *client = arg;
+	struct remote_client *client = arg;
 
 	(void)fd;
 	(void)what;
@@ -220,13 +220,13 @@ static void on_kick(evutil_socket_t fd, short what, void *arg)
 	dfi__client_exit(client);
 }
 
-void dfi__restore_go_on(struct registry_client *client)
+void dfi__restore_go_on(struct remote_client *client)
 {
 	if (client->restoring && client->stream)
 		event_active(client->restore->kick, EV_TIMEOUT, 0);
 }
 
-void dfi__restore_forget(struct registry_client *client)
+void dfi__restore_forget(struct remote_client *client)
 {
 	if (!client->restoring || client->closing || !client->stream)
 		return;
@@ -236,20 +236,20 @@ void dfi__restore_forget(struct registry_client *client)
 }
 
 static bool is_sent(
-    const struct registry_client *client, const struct kept_key *kept)
+    const struct remote_client *client, const struct kept_key *kept)
 {
 	return client->stream && client->restore->step != RESTORE_GREETING &&
 	    kept->sent;
 }
 
 /* Insert it before those that were not sent yet. */
-static void send_again(struct registry_client *client, struct kept_key *kept)
+static void send_again(struct remote_client *client, struct kept_key *kept)
 {
 	TAILQ_REMOVE(&client->kept, kept, link);
 	TAILQ_INSERT_HEAD(&client->kept, kept, link);
 }
 
-void dfi__restore_renew(struct registry_client *client, struct kept_key *kept)
+void dfi__restore_renew(struct remote_client *client, struct kept_key *kept)
 {
 	if (!is_sent(client, kept))
 		return;
@@ -261,7 +261,7 @@ void dfi__restore_renew(struct registry_client *client, struct kept_key *kept)
 	}
 }
 
-bool dfi__restore_leave(struct registry_client *client, struct kept_key *kept)
+bool dfi__restore_leave(struct remote_client *client, struct kept_key *kept)
 {
 	bool sent = is_sent(client, kept);
 
@@ -275,7 +275,7 @@ bool dfi__restore_leave(struct registry_client *client, struct kept_key *kept)
 }
 
 /* Handle an answer about a key: 0, or why the attempt fails. */
-static int answer_key(struct registry_client *client, struct kept_key *kept,
+static int answer_key(struct remote_client *client, struct kept_key *kept,
     const Dfi__Registry__Reply *reply)
 {
 	if (reply->error == -EEXIST) {
@@ -300,9 +300,9 @@ static int answer_key(struct registry_client *client, struct kept_key *kept,
 
 /* In both lists, unanswered requests are near the end. */
 static int answer(
-    struct registry_client *client, const Dfi__Registry__Reply *reply)
+    struct remote_client *client, const Dfi__Registry__Reply *reply)
 {
-	struct registry_watch *watch;
+	struct remote_watch *watch;
 	struct kept_key *kept;
 
 	if (client->restore->step == RESTORE_GREETING)
@@ -329,7 +329,7 @@ static int answer(
 }
 
 void dfi__restore_answer(
-    struct registry_client *client, const Dfi__Registry__Reply *reply)
+    struct remote_client *client, const Dfi__Registry__Reply *reply)
 {
 	if (answer(client, reply))
 		dfi__reconnect_fail(client);
@@ -337,7 +337,7 @@ void dfi__restore_answer(
 		advance(client);
 }
 
-int dfi__restore_init(struct registry_client *client)
+int dfi__restore_init(struct remote_client *client)
 {
 	struct restore *restore = calloc(1, sizeof(*restore));
 
@@ -345,13 +345,13 @@ int dfi__restore_init(struct registry_client *client)
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	client->restore = restore;
 	restore->kick = event_new(
-	    dfi__loop_base(client->loop), -1, 0, on_kick, client);
+	    dfi__loop_base(client->base.loop), -1, 0, on_kick, client);
 	if (dfi__reconnect_init(client) || !restore->kick)
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	return 0;
 }
 
-void dfi__restore_free(struct registry_client *client)
+void dfi__restore_free(struct remote_client *client)
 {
 	struct restore *restore = client->restore;
 

@@ -38,7 +38,7 @@ static unsigned spread(unsigned ms)
 	return ms - ms / 4 + random % (ms / 2 + 1);
 }
 
-static void wait_for_next(struct registry_client *client)
+static void wait_for_next(struct remote_client *client)
 {
 	struct restore *restore = client->restore;
 
@@ -60,7 +60,7 @@ static void close_socket(struct restore *restore)
 }
 
 /* Tells whether not even the registry's machine answered an attempt. */
-static bool is_silence(const struct registry_client *client, int err)
+static bool is_silence(const struct remote_client *client, int err)
 {
 	return !dfi__address_is_unix(&client->parsed) &&
 	    (err == -ETIMEDOUT || err == -EHOSTUNREACH);
@@ -72,7 +72,7 @@ static bool is_silence(const struct registry_client *client, int err)
  * ours for as long. Once the client is connected, only the registry can be
  * quiet: its machine need not send anything.
  */
-static void look_at_silence(struct registry_client *client, bool connected)
+static void look_at_silence(struct remote_client *client, bool connected)
 {
 	int64_t limit = (int64_t)client->ttl_ms * NS_PER_MS;
 	int64_t now = clock_now_ns();
@@ -83,7 +83,7 @@ static void look_at_silence(struct registry_client *client, bool connected)
 		dfi__watch_tell(client, REGISTRY_CUT);
 }
 
-void dfi__reconnect_failed(struct registry_client *client, const char *why)
+void dfi__reconnect_failed(struct remote_client *client, const char *why)
 {
 	struct restore *restore = client->restore;
 	bool news = strcmp(restore->text, why) != 0;
@@ -103,7 +103,7 @@ void dfi__reconnect_failed(struct registry_client *client, const char *why)
 	look_at_silence(client, was_connected);
 }
 
-void dfi__reconnect_fail(struct registry_client *client)
+void dfi__reconnect_fail(struct remote_client *client)
 {
 	char why[300];
 
@@ -114,7 +114,7 @@ void dfi__reconnect_fail(struct registry_client *client)
 		dfi__reconnect_failed(client, why);
 }
 
-static int send_hello(struct registry_client *client)
+static int send_hello(struct remote_client *client)
 {
 	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
 	Dfi__Registry__Request request = WIRE_REQUEST(HELLO, hello, &hello);
@@ -128,7 +128,7 @@ static int send_hello(struct registry_client *client)
 	return ret;
 }
 
-static int send_grant(struct registry_client *client)
+static int send_grant(struct remote_client *client)
 {
 	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
 	Dfi__Registry__Request request = WIRE_REQUEST(
@@ -142,7 +142,7 @@ static int send_grant(struct registry_client *client)
 	return ret ? ret : dfi__client_start_keepalive(client);
 }
 
-static void connected(struct registry_client *client)
+static void connected(struct remote_client *client)
 {
 	struct restore *restore = client->restore;
 	int fd = restore->fd, ret;
@@ -173,7 +173,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 	dfi__client_exit(arg);
 }
 
-static void start_attempt(struct registry_client *client)
+static void start_attempt(struct remote_client *client)
 {
 	struct restore *restore = client->restore;
 	int ret;
@@ -188,7 +188,7 @@ static void start_attempt(struct registry_client *client)
 		return;
 	}
 	if (ret == -EINPROGRESS) {
-		restore->writable = event_new(dfi__loop_base(client->loop),
+		restore->writable = event_new(dfi__loop_base(client->base.loop),
 		    restore->fd, EV_WRITE, on_writable, client);
 		if (restore->writable && !event_add(restore->writable, NULL))
 			return;
@@ -201,7 +201,7 @@ static void start_attempt(struct registry_client *client)
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-	struct registry_client *client = arg;
+	struct remote_client *client = arg;
 
 	(void)fd;
 	(void)what;
@@ -217,7 +217,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 }
 
 int dfi__reconnect_answer(
-    struct registry_client *client, const Dfi__Registry__Reply *reply)
+    struct remote_client *client, const Dfi__Registry__Reply *reply)
 {
 	int ret;
 
@@ -234,12 +234,12 @@ int dfi__reconnect_answer(
 	return 0;
 }
 
-void dfi__reconnect_heard(struct registry_client *client)
+void dfi__reconnect_heard(struct remote_client *client)
 {
 	dfi__client_set_timer(client->restore->timer, ANSWER_TIMEOUT_MS);
 }
 
-void dfi__reconnect_begin(struct registry_client *client)
+void dfi__reconnect_begin(struct remote_client *client)
 {
 	client->restoring = true;
 	client->restore->delay_ms = DELAY_MIN_MS;
@@ -247,13 +247,13 @@ void dfi__reconnect_begin(struct registry_client *client)
 	wait_for_next(client);
 }
 
-int dfi__reconnect_init(struct registry_client *client)
+int dfi__reconnect_init(struct remote_client *client)
 {
 	struct restore *restore = client->restore;
 
 	restore->fd = -1;
 	restore->timer = evtimer_new(
-	    dfi__loop_base(client->loop), on_timer, client);
+	    dfi__loop_base(client->base.loop), on_timer, client);
 	return restore->timer ? 0 : -ENOMEM;
 }
 

@@ -4,8 +4,8 @@
  * again what ended with the old one. All of it runs on the loop's thread unless
  * a comment says otherwise.
  */
-#ifndef DFI_REGISTRY_CLIENT_RESTORE_H
-#define DFI_REGISTRY_CLIENT_RESTORE_H
+#ifndef DFI_REGISTRY_REMOTE_RESTORE_H
+#define DFI_REGISTRY_REMOTE_RESTORE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 
 struct event;
 struct kept_key;
-struct registry_client;
+struct remote_client;
 
 enum restore_step { /* see restore.c */
 	RESTORE_WAITING,
@@ -38,52 +38,52 @@ struct restore {
 };
 
 /* Prepare for restoring, before the connection is used. -ENOMEM. */
-int dfi__restore_init(struct registry_client *client);
-void dfi__restore_free(struct registry_client *client);
-int dfi__reconnect_init(struct registry_client *client);
+int dfi__restore_init(struct remote_client *client);
+void dfi__restore_free(struct remote_client *client);
+int dfi__reconnect_init(struct remote_client *client);
 void dfi__reconnect_free(struct restore *restore);
 
 /* The connection is lost: restore it. */
-void dfi__reconnect_begin(struct registry_client *client);
+void dfi__reconnect_begin(struct remote_client *client);
 
 /* End the attempt with dfi_errmsg(), and the stream if there is one. */
-void dfi__reconnect_fail(struct registry_client *client);
+void dfi__reconnect_fail(struct remote_client *client);
 
 /* Handle the failure of an attempt; the stream is closed. */
-void dfi__reconnect_failed(struct registry_client *client, const char *why);
+void dfi__reconnect_failed(struct remote_client *client, const char *why);
 
 /* While restoring: note progress, even if a part of an answer. */
-void dfi__reconnect_heard(struct registry_client *client);
+void dfi__reconnect_heard(struct remote_client *client);
 
 /* A reply to the greeting: 0, or why the attempt fails. */
 int dfi__reconnect_answer(
-    struct registry_client *client, const Dfi__Registry__Reply *reply);
+    struct remote_client *client, const Dfi__Registry__Reply *reply);
 
 /* The last attempt's requests get no answer any more. */
-void dfi__restore_forget_all(struct registry_client *client);
+void dfi__restore_forget_all(struct remote_client *client);
 
 /* The registry has accepted the greeting: restore everything. */
-void dfi__restore_begin(struct registry_client *client);
+void dfi__restore_begin(struct remote_client *client);
 
 /* A reply has come while the client restores. */
 void dfi__restore_answer(
-    struct registry_client *client, const Dfi__Registry__Reply *reply);
+    struct remote_client *client, const Dfi__Registry__Reply *reply);
 
 /* Take the next steps soon: client.kicked was set. */
-void dfi__restore_go_on(struct registry_client *client);
+void dfi__restore_go_on(struct remote_client *client);
 
 /* Any thread that has entered may call these. */
 
 /* Forget an unanswered request of restoring. */
-void dfi__restore_forget(struct registry_client *client);
+void dfi__restore_forget(struct remote_client *client);
 
 /* While restoring: a kept key has changed. */
-void dfi__restore_renew(struct registry_client *client, struct kept_key *kept);
+void dfi__restore_renew(struct remote_client *client, struct kept_key *kept);
 
 /*
  * While restoring: a key is to be deleted. Returns whether it is known to be
  * ours; if not, it is not set again, and is deleted once it proves to be ours.
  */
-bool dfi__restore_leave(struct registry_client *client, struct kept_key *kept);
+bool dfi__restore_leave(struct remote_client *client, struct kept_key *kept);
 
 #endif

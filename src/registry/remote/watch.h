@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The client's watches, and the keys that each has reported (watch.c). */
-#ifndef DFI_REGISTRY_CLIENT_WATCH_H
-#define DFI_REGISTRY_CLIENT_WATCH_H
+#ifndef DFI_REGISTRY_REMOTE_WATCH_H
+#define DFI_REGISTRY_REMOTE_WATCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "client.h"
+#include "registry/client/ops.h"
 #include "registry/wire/wire.h"
 
 struct known_key;
+struct remote_client;
 
-struct registry_watch {
-	TAILQ_ENTRY(registry_watch) link;
-	struct registry_client *client;
+struct remote_watch {
+	struct registry_watch base;
+	TAILQ_ENTRY(remote_watch) link;
 	uint64_t id; /* of the request that made it */
 	bool made;   /* the registry has confirmed it */
 	/* What it was last notified of: LOST, CUT or BACK. */
@@ -31,39 +32,42 @@ struct registry_watch {
 };
 
 /* Make a watch that is not requested yet; NULL: no memory. */
-struct registry_watch *dfi__watch_new(
-    struct registry_client *client, const struct registry_interest *interest);
+struct remote_watch *dfi__watch_new(
+    struct remote_client *client, const struct registry_interest *interest);
 
 /* Fill in the request that makes it. */
-void dfi__watch_fill(const struct registry_watch *watch,
+void dfi__watch_fill(const struct remote_watch *watch,
     Dfi__Registry__Request *request, Dfi__Registry__Watch *op);
 
-void dfi__watch_free(struct registry_watch *watch);
+void dfi__watch_free(struct remote_watch *watch);
 
 void dfi__watch_deliver(
-    struct registry_client *client, const Dfi__Registry__Event *event);
+    struct remote_client *client, const Dfi__Registry__Event *event);
 /* Report LOST, CUT or BACK to each watch whose last report differs. (loop) */
 void dfi__watch_tell(
-    struct registry_client *client, enum registry_event_type type);
+    struct remote_client *client, enum registry_event_type type);
 
 /* Make the watch of a key's put; id is its request's. NULL: no memory. */
-struct registry_watch *dfi__watch_follow(struct registry_client *client,
+struct remote_watch *dfi__watch_follow(struct remote_client *client,
     uint64_t id, const struct registry_interest *interest);
 
 /* End a watch at the registry, which may not have it. */
-void dfi__client_send_unwatch(struct registry_client *client, uint64_t id);
+void dfi__client_send_unwatch(struct remote_client *client, uint64_t id);
 
 /* Request it again; its keys count as missing until they are seen. */
-int dfi__watch_renew(
-    struct registry_client *client, struct registry_watch *watch);
+int dfi__watch_renew(struct remote_client *client, struct remote_watch *watch);
 
 /* The registry refused this watch: none of its keys count as missing. */
-void dfi__watch_refused(struct registry_watch *watch);
+void dfi__watch_refused(struct remote_watch *watch);
 
 /* The grace is over: delete what is still missing. (loop) */
-void dfi__watch_expire_missing(struct registry_client *client);
+void dfi__watch_expire_missing(struct remote_client *client);
+
+/* Their contracts are those of struct registry_ops. */
+void dfi__remote_unwatch(struct registry_watch *base);
+void dfi__remote_leave(struct registry_watch *base, const char *key);
 
 /* Free the watches that are made; a call owns one that is not. */
-void dfi__watch_free_all(struct registry_client *client);
+void dfi__watch_free_all(struct remote_client *client);
 
 #endif
