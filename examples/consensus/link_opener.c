@@ -18,7 +18,8 @@
 #define FIRST_BACKOFF_NS 1000000
 #define LAST_BACKOFF_NS 200000000
 #define OPEN_TIMEOUT_MS 250
-#define SHARED_TIMEOUT_MS 2000
+/* There is one try only, so it outlasts a resend. */
+#define SHARED_TIMEOUT_MS (LINK_CONNECT_MS + LINK_RESEND_MS)
 /*
  * After this many conflicts with a flow that this process did not create, the
  * flow counts as left over: its process has ended, but the registry has not

@@ -102,6 +102,7 @@ struct flows {
 	unsigned n_clients;
 	uint8_t client_ends[KV_CLIENT_PLACES]; /* 1 + number; 0: not in */
 	uint64_t tell_at, look_at;
+	uint64_t begun_at, stay_until;
 	uint64_t stuck_since; /* the replicate flow takes nothing; or 0 */
 	bool stuck;
 	uint64_t low, sent; /* slots that the replicate flow has carried */

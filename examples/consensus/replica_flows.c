@@ -16,9 +16,15 @@
 #include "replica.h"
 
 #define MS UINT64_C(1000000)
-#define TELL_NS (50 * MS)  /* of flows that are not up yet */
-#define LOOK_NS (200 * MS) /* after replicas or clients that are not in */
-#define HEARD_NS (100 * MS)
+#define TELL_NS (50 * MS)     /* of flows that are not up yet */
+#define LOOK_NS (200 * MS)    /* after replicas or clients that are not in */
+#define RECENT_NS (2000 * MS) /* clients that have asked since are let in */
+#define BUSY_NS (100 * MS)
+/*
+ * Flows stay at least this many times as long as it took to open them. Where
+ * that takes seconds, opening them again for each newcomer would never end.
+ */
+#define STAY 4
 #define STUCK_NS (50 * MS) /* the replicate flow takes nothing */
 /*
  * A follower that lacks more slots than this first catches up over its pair
@@ -109,6 +115,7 @@ static void begin(
 	struct flows *flows = &replica->flows;
 
 	flows->id = id;
+	flows->begun_at = replica->now;
 	flows->leader = leader;
 	flows->ends = ends;
 	flows->ballot = paxos_ballot(replica->paxos);
@@ -141,11 +148,12 @@ void flows_hear(struct replica *replica, unsigned from,
 		leave(replica);
 }
 
-/* Clients that ask seldom do as well by their pair flows. */
-static bool is_busy(const struct replica *replica, const struct place *place)
+/* Whether a client has asked within this time, and is still there. */
+static bool has_asked(
+    const struct replica *replica, const struct place *place, uint64_t within)
 {
 	return place->client && place->out.link && link_up(place->out.link) &&
-	    place->asked && replica->now - place->asked < HEARD_NS;
+	    place->asked && replica->now - place->asked < within;
 }
 
 static uint64_t who_keeps_up(const struct replica *replica)
@@ -166,7 +174,7 @@ static unsigned number_clients(struct replica *replica)
 	unsigned i, n = 0;
 
 	for (i = 0; i < KV_CLIENT_PLACES; i++)
-		if (is_busy(replica, &replica->places[i]))
+		if (has_asked(replica, &replica->places[i], RECENT_NS))
 			replica->flows.client_ends[i] = (uint8_t)++n;
 	replica->flows.n_clients = n;
 	return n;
@@ -210,6 +218,8 @@ void flows_line_changed(struct replica *replica, struct link *link, bool up)
 	if (++flows->n_up < flows->n_lines)
 		return;
 	flows->opened++;
+	flows->stay_until = replica->now +
+	    STAY * (replica->now - flows->begun_at);
 	if (leads_them(replica))
 		say(replica,
 		    "leads by four flows, with %d replicas and %u "
@@ -234,16 +244,19 @@ static bool is_over(const struct replica *replica)
 	return paxos_leader(replica->paxos) != (int)flows->leader;
 }
 
+/* Clients that ask seldom do as well by their pair flows. */
 static bool is_outdated(const struct replica *replica)
 {
 	const struct flows *flows = &replica->flows;
 	unsigned i;
 
+	if (replica->now < flows->stay_until)
+		return false;
 	if (who_keeps_up(replica) & ~flows->ends)
 		return true;
 	for (i = 0; i < KV_CLIENT_PLACES; i++)
 		if (!flows->client_ends[i] &&
-		    is_busy(replica, &replica->places[i]))
+		    has_asked(replica, &replica->places[i], BUSY_NS))
 			return true;
 	return false;
 }

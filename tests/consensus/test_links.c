@@ -30,7 +30,7 @@ tries[8];
 static _Atomic(struct link *) connecting;
 
 static struct dfi_registry *registry;
-static bool came, is_up;
+static bool came, is_up, is_gone;
 
 /* In place of the library's. */
 int dfi_source_flush(struct dfi_source *source)
@@ -90,6 +90,7 @@ static void on_closed(void *arg, struct link *link, void *link_arg)
 	(void)arg;
 	(void)link;
 	(void)link_arg;
+	is_gone = true;
 }
 
 static struct links *open_links(void)
@@ -226,6 +227,29 @@ Test(links, a_peer_that_is_silent_gets_time_for_a_lost_datagram)
 		cr_assert_eq(tries[i].limit_ms,
 		    LINK_CONNECT_MS + (i ? LINK_RESEND_MS : 0));
 	}
+	close_links(links);
+}
+
+/* Its other ends would have to come again for another try. */
+Test(links, an_end_of_several_has_time_for_a_lost_datagram_at_once)
+{
+	const struct link_setup setup = {
+		.kind = LINK_SHARED_OUT,
+		.name = "shared",
+		.once = true,
+	};
+	struct links *links = open_links();
+	uint64_t deadline = now_ns() + LONG_NS;
+
+	silent = 1;
+	atomic_store(&connecting, links_add(links, &setup));
+	while (!is_gone && now_ns() < deadline) {
+		links_wait(links, deadline);
+		links_poll(links, 1);
+	}
+	cr_assert(is_gone);
+	cr_assert_eq(n_tries, 1);
+	cr_assert_eq(tries[0].limit_ms, LINK_CONNECT_MS + LINK_RESEND_MS);
 	close_links(links);
 }
 
