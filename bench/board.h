@@ -29,6 +29,14 @@ enum role {
 
 #define SEAT_ERROR_SIZE 512
 
+/* What a process had its devices do so far, and what it holds of them now. */
+struct device_use {
+	uint64_t requests, completions;
+	uint32_t queue_pairs;
+	uint32_t notify; /* as in struct tally */
+	char device[64]; /* the first; "": none was needed */
+};
+
 /* One worker thread: its place, and the results of its last round. */
 struct seat {
 	alignas(2 * RAW_LINE) uint32_t role; /* enum role */
@@ -52,7 +60,7 @@ struct seat {
 	uint64_t copied;    /* bytes written to send them */
 	uint64_t cpu_ns;    /* processor time of the thread in the run */
 	/* The counters of its process before and after the run. */
-	struct dfi_context_stats before, after;
+	struct device_use before, after;
 };
 
 struct board {

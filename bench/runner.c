@@ -195,18 +195,6 @@ static void place(struct runner *runner, const struct plan *plan)
 	}
 }
 
-static uint32_t notify_of(const struct dfi_context_stats *stats)
-{
-	return (stats->footer_rings ? NOTIFY_FOOTER : 0) |
-	    (stats->checksum_rings ? NOTIFY_CHECKSUM : 0) |
-	    (stats->imm_rings ? NOTIFY_IMM : 0);
-}
-
-static uint64_t requests(const struct dfi_context_stats *stats)
-{
-	return stats->writes + stats->credits + stats->messages;
-}
-
 /*
  * Add the RDMA counters of a process: its seat that ends last has all of them.
  */
@@ -221,17 +209,17 @@ static void add_process(
 		seat = &board->seats[i];
 		if (!seat->active || seat->process != process)
 			continue;
-		if (requests(&seat->before) < first)
-			first = requests(&seat->before);
-		if (requests(&seat->after) > last)
-			last = requests(&seat->after);
+		if (seat->before.requests < first)
+			first = seat->before.requests;
+		if (seat->after.requests > last)
+			last = seat->after.requests;
 		if (seat->before.completions < asked)
 			asked = seat->before.completions;
 		if (seat->after.completions > got)
 			got = seat->after.completions;
 		if (seat->before.queue_pairs > tally->queue_pairs)
 			tally->queue_pairs = seat->before.queue_pairs;
-		tally->notify |= notify_of(&seat->before);
+		tally->notify |= seat->before.notify;
 		if (seat->before.device[0])
 			memcpy(tally->device, seat->before.device,
 			    sizeof(tally->device));

@@ -19,6 +19,7 @@
 #include "../common/children.h"
 #include "../common/complain.h"
 #include "../common/threads.h"
+#include "peer.h"
 
 static const struct job *const jobs[N_JOBS] = {
 	[JOB_FLOW] = &flow_job,
@@ -123,6 +124,39 @@ static uint64_t thread_cpu_ns(void)
 	    (uint64_t)now.tv_nsec;
 }
 
+/* Whether targets notice the segments of some ring in this way. */
+static bool has_rings(
+    const struct dfi_transport_stats *stats, const char *counter)
+{
+	uint64_t n;
+
+	return dfi_transport_counter(stats, counter, &n) == 0 && n;
+}
+
+static int add_use(void *arg, const struct dfi_transport_stats *stats)
+{
+	struct device_use *use = arg;
+
+	use->requests += stats->writes + stats->credits + stats->messages;
+	use->completions += stats->completions;
+	use->queue_pairs += stats->connections;
+	use->notify |= (has_rings(stats, "footer_rings") ? NOTIFY_FOOTER : 0) |
+	    (has_rings(stats, "checksum_rings") ? NOTIFY_CHECKSUM : 0) |
+	    (has_rings(stats, "imm_rings") ? NOTIFY_IMM : 0);
+	if (!use->device[0])
+		memcpy(use->device, stats->device, sizeof(use->device));
+	return 0;
+}
+
+static struct device_use device_use(struct dfi *dfi)
+{
+	struct device_use use = { .device = "" };
+
+	if (dfi)
+		dfi_context_query(dfi, add_use, &use);
+	return use;
+}
+
 /* Other threads may wait for this one, but the parent doesn't wait for them. */
 static void tell_failure(struct board *board, const struct seat *seat)
 {
@@ -151,8 +185,8 @@ static void run_round(struct thread *thread, uint32_t round)
 	seat->status = 0;
 	if (seat->active)
 		seat->status = prepare(&worker, job, thread->process);
-	if (seat->active && worker.dfi)
-		dfi_context_query(worker.dfi, &seat->before);
+	if (seat->active)
+		seat->before = device_use(worker.dfi);
 	tell_failure(board, seat);
 	board_add(&board->ready);
 	board_wait(&board->go, round, NO_DEADLINE);
@@ -165,8 +199,7 @@ static void run_round(struct thread *thread, uint32_t round)
 		seat->end_ns = now_ns();
 		seat->cpu_ns = thread_cpu_ns() - seat->cpu_ns;
 		seat->preempted = preemptions() - seat->preempted;
-		if (worker.dfi)
-			dfi_context_query(worker.dfi, &seat->after);
+		seat->after = device_use(worker.dfi);
 		tell_failure(board, seat);
 		job->finish(&worker);
 	}

@@ -117,46 +117,58 @@ static json_t *error_json(const struct dfi_error_info *info)
 	    info_text_json(info->text));
 }
 
-/* null: this context has not used RDMA. */
-static json_t *verbs_json(const struct dfi_context_stats *stats)
+static json_t *transport_json(const struct dfi_transport_stats *stats)
 {
-	if (!stats->device[0])
-		return json_null();
-	return json_pack(
-	    "{so so si sI sI sI sI sI sI sI si si si si si si si si "
-	    "si si}",
-	    "device", info_text_json(stats->device), "address",
-	    info_text_json(stats->address), "port", (int)stats->port, "writes",
-	    (json_int_t)stats->writes, "inline_writes",
-	    (json_int_t)stats->inline_writes, "bytes", (json_int_t)stats->bytes,
+	json_t *counters = json_object();
+	uint32_t i;
+
+	for (i = 0; counters && i < stats->n_counters; i++)
+		if (json_object_set_new(counters, stats->counters[i].name,
+			json_integer((json_int_t)stats->counters[i].value))) {
+			json_decref(counters);
+			counters = NULL;
+		}
+	return json_pack("{so sb so so sI sI sI sI sI sI sI sI sI so}",
+	    "transport", info_text_json(stats->transport), "known",
+	    (int)stats->is_known, "device", info_text_json(stats->device),
+	    "address", info_text_json(stats->address), "writes",
+	    (json_int_t)stats->writes, "bytes", (json_int_t)stats->bytes,
 	    "credits", (json_int_t)stats->credits, "messages",
 	    (json_int_t)stats->messages, "completions",
-	    (json_int_t)stats->completions, "doorbells",
-	    (json_int_t)stats->doorbells, "queue_pairs",
-	    (int)stats->queue_pairs, "thread_domains",
-	    (int)stats->thread_domains, "memory_regions",
-	    (int)stats->memory_regions, "receives", (int)stats->receives,
-	    "footer_rings", (int)stats->footer_rings, "checksum_rings",
-	    (int)stats->checksum_rings, "imm_rings", (int)stats->imm_rings,
-	    "broken_connections", (int)stats->broken_connections,
-	    "fatal_events", (int)stats->fatal_events, "port_downs",
-	    (int)stats->port_downs);
+	    (json_int_t)stats->completions, "connections",
+	    (json_int_t)stats->connections, "broken_connections",
+	    (json_int_t)stats->broken_connections, "memory_regions",
+	    (json_int_t)stats->memory_regions, "receives",
+	    (json_int_t)stats->receives, "counters", counters);
 }
 
-static int add_json(json_t *rows, const struct dfi_node_stats *stats)
+/* The lists of a process; false: no memory. */
+static bool fill_lists(const struct dfi_node_stats *stats, json_t *endpoints,
+    json_t *transports, json_t *errors)
 {
-	json_t *endpoints = json_array(), *errors = json_array();
-	bool whole = endpoints && errors;
-	char id[17];
+	bool whole = endpoints && transports && errors;
 	uint32_t i;
 
 	for (i = 0; whole && i < stats->n_endpoints; i++)
 		whole = !info_append(
 		    endpoints, endpoint_json(&stats->endpoints[i]));
+	for (i = 0; whole && i < stats->n_transports; i++)
+		whole = !info_append(
+		    transports, transport_json(&stats->transports[i]));
 	for (i = 0; whole && i < stats->n_errors; i++)
 		whole = !info_append(errors, error_json(&stats->errors[i]));
-	if (!whole) {
+	return whole;
+}
+
+static int add_json(json_t *rows, const struct dfi_node_stats *stats)
+{
+	json_t *endpoints = json_array(), *transports = json_array(),
+	       *errors = json_array();
+	char id[17];
+
+	if (!fill_lists(stats, endpoints, transports, errors)) {
 		json_decref(endpoints);
+		json_decref(transports);
 		json_decref(errors);
 		return NO_JSON;
 	}
@@ -166,8 +178,7 @@ static int add_json(json_t *rows, const struct dfi_node_stats *stats)
 		info_text_json(stats->node.name), "host",
 		info_text_json(stats->node.host), "pid", (int)stats->node.pid,
 		"error", info_optional_json(stats->error), "endpoints",
-		endpoints, "verbs", verbs_json(&stats->context), "errors",
-		errors));
+		endpoints, "transports", transports, "errors", errors));
 }
 
 /* It may decrease: a target that cancels gives back unread tuples. */
@@ -222,25 +233,45 @@ static void print_endpoint(struct stat_list *list, uint64_t node,
 	printf("\n");
 }
 
-static void print_verbs(const struct dfi_context_stats *stats)
+/* The counters that only this transport has, at most 100 columns a line. */
+static void print_counters(const struct dfi_transport_stats *stats)
 {
-	if (!stats->device[0])
-		return;
-	printf("  verbs       %s port %u, %s: %u queue pairs (%u without "
-	       "locks), %u memory regions, %u receives\n",
-	    stats->device, stats->port, stats->address, stats->queue_pairs,
-	    stats->thread_domains, stats->memory_regions, stats->receives);
-	printf("    rings     %u with footers polled, %u with checksums in "
-	       "them, %u with immediate data\n",
-	    stats->footer_rings, stats->checksum_rings, stats->imm_rings);
-	printf("    posted    %" PRIu64 " writes (%" PRIu64
-	       " inline) of %" PRIu64 " bytes, %" PRIu64 " credits, %" PRIu64
-	       " messages, %" PRIu64 " completions, %" PRIu64 " doorbells\n",
-	    stats->writes, stats->inline_writes, stats->bytes, stats->credits,
-	    stats->messages, stats->completions, stats->doorbells);
-	printf("    failures  %u broken connections, %u fatal events, %u port "
-	       "downs\n",
-	    stats->broken_connections, stats->fatal_events, stats->port_downs);
+	char text[64], name[INFO_TEXT_SIZE];
+	int column = 0, length;
+	uint32_t i;
+
+	for (i = 0; i < stats->n_counters; i++) {
+		length = snprintf(text, sizeof(text), "%s %" PRIu64 "%s",
+		    escape_text(name, sizeof(name), stats->counters[i].name),
+		    stats->counters[i].value,
+		    i + 1 < stats->n_counters ? ", " : "");
+		if (!column || column + length > 100)
+			column = printf(
+			    "%s    %-10s", i ? "\n" : "", i ? "" : "counters");
+		column += printf("%s", text);
+	}
+	if (i)
+		printf("\n");
+}
+
+static void print_transport(const struct dfi_transport_stats *stats)
+{
+	char name[INFO_TEXT_SIZE], device[INFO_TEXT_SIZE],
+	    address[INFO_TEXT_SIZE];
+
+	printf("  %-11s %s%s, %s: %u connections, %u memory regions, %u "
+	       "receives\n",
+	    escape_text(name, sizeof(name), stats->transport),
+	    stats->is_known ? "" : "(this dfi-info does not know it) ",
+	    escape_text(device, sizeof(device), stats->device),
+	    escape_text(address, sizeof(address), stats->address),
+	    stats->connections, stats->memory_regions, stats->receives);
+	printf("    posted    %" PRIu64 " writes of %" PRIu64 " bytes, %" PRIu64
+	       " credits, %" PRIu64 " messages, %" PRIu64 " completions\n",
+	    stats->writes, stats->bytes, stats->credits, stats->messages,
+	    stats->completions);
+	printf("    broken    %u connections\n", stats->broken_connections);
+	print_counters(stats);
 }
 
 static void format_time(int64_t ns, char *text, size_t size)
@@ -287,7 +318,8 @@ static int add_node(void *arg, const struct dfi_node_stats *stats)
 	}
 	for (i = 0; i < stats->n_endpoints; i++)
 		print_endpoint(list, stats->node.id, &stats->endpoints[i]);
-	print_verbs(&stats->context);
+	for (i = 0; i < stats->n_transports; i++)
+		print_transport(&stats->transports[i]);
 	for (i = 0; i < stats->n_errors; i++)
 		print_error(&stats->errors[i]);
 	return 0;

@@ -144,40 +144,51 @@ DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
  */
 DFI_API int dfi_close(struct dfi *dfi);
 
-/* What a context did over RDMA, and holds of it now. All 0 before it did. */
-struct dfi_context_stats {
-	uint64_t writes;        /* one a segment, partial ones and end marks */
-	uint64_t inline_writes; /* of them, sent without a copy by the device */
-	uint64_t bytes;         /* of writes, with footers that targets poll */
-	uint64_t credits;       /* writes that gave segments back to a source */
-	uint64_t messages;      /* that open and close rings, and numbers
-				   taken from sequencers */
-	uint64_t completions;   /* asked for, of all of these */
-	uint64_t doorbells;     /* calls of the driver that posted all of these;
-				   see dfi_source_commit_more() */
-	uint32_t queue_pairs;   /* now, also those that wait for a source */
-	uint32_t memory_regions;
-	/*
-	 * Rings that are open now, at either end, whose target polls footers
-	 * (without checksum_rings), or is told by a completion.
-	 */
-	uint32_t footer_rings, imm_rings;
-	/*
-	 * So far: connections that broke before their peer ended, fatal errors
-	 * that the device reported, and how often the port's link went down.
-	 */
-	uint32_t broken_connections, fatal_events, port_downs;
-	uint32_t port;           /* of device */
-	uint32_t receives;       /* that are posted for what arrives */
-	uint32_t thread_domains; /* queue pairs that need no driver's locks */
-	char device[64];
-	char address[48];        /* IPv4 or IPv6, of this context */
-	uint32_t checksum_rings; /* as footer_rings, footers have checksums */
-	uint32_t reserved;       /* 0 */
+/* A number that only one transport counts. */
+struct dfi_counter {
+	char name[24];
+	uint64_t value;
+};
+#define DFI_MAX_COUNTERS 32
+
+/*
+ * What a context did through one device to other hosts, and what it holds of it
+ * now. A transport names its further numbers in counters; docs/rdma.md lists
+ * those of "verbs".
+ */
+struct dfi_transport_stats {
+	char transport[16];   /* its name: "verbs" */
+	char device[64];      /* "mlx5_0" */
+	char address[48];     /* of this context, IPv4 or IPv6 */
+	uint64_t writes;      /* one a segment, and one an end mark */
+	uint64_t bytes;       /* of writes, with footers that targets
+				 poll */
+	uint64_t credits;     /* writes that return segments to a source */
+	uint64_t messages;    /* that open and close rings, and numbers
+				 taken from sequencers */
+	uint64_t completions; /* asked for, of all of these */
+	uint32_t connections; /* now; over RDMA: queue pairs, also those
+				 that wait for a source */
+	uint32_t broken_connections; /* so far, before their peer ended */
+	uint32_t memory_regions;     /* registered with the device now */
+	uint32_t receives;           /* posted now for what arrives */
+	uint32_t is_known;           /* 0: this library lacks the transport, the
+					process that counted has it */
+	uint32_t n_counters;
+	struct dfi_counter counters[DFI_MAX_COUNTERS]; /* unused ones are 0 */
 };
 
-/* Read the counters. Waits for a transport that is starting. Any thread. */
-DFI_API int dfi_context_query(struct dfi *dfi, struct dfi_context_stats *stats);
+/*
+ * Call fn for each device that the context uses, that of its targets first. A
+ * context that has used shared memory only has none. Waits for a transport that
+ * is starting. Any thread.
+ */
+DFI_API int dfi_context_query(struct dfi *dfi,
+    int (*fn)(void *arg, const struct dfi_transport_stats *stats), void *arg);
+
+/* Get a counter by its name. -ENOENT: the transport has none of this name. */
+DFI_API int dfi_transport_counter(
+    const struct dfi_transport_stats *stats, const char *name, uint64_t *value);
 
 /* The version of the library at run time, "0.1.0". */
 DFI_API const char *dfi_version(void);

@@ -58,7 +58,9 @@ struct dfi_node_stats {
 	const struct dfi_endpoint_stats *endpoints;
 	const struct dfi_error_info *errors; /* of its process */
 	uint32_t n_endpoints, n_errors;
-	struct dfi_context_stats context; /* what it did over RDMA */
+	/* One of each device that it uses: see dfi_context_query(). */
+	const struct dfi_transport_stats *transports;
+	uint32_t n_transports, reserved;
 };
 
 /*

@@ -17,11 +17,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+#include <dfi/context.h>
 #include "base/bits.h"
 #include "base/clock.h"
 #include "footer.h"
 
-struct dfi_context_stats;
 struct dfi_device_info;
 struct loop;
 struct multicast_attr;
@@ -558,9 +559,13 @@ struct transport_ops {
 	void (*describe)(const struct transport *transport,
 	    const struct remote *remote, char text[TRANSPORT_WAY_SIZE]);
 
-	/* Add this instance's counters. Any; never blocks. May be NULL. */
+	/*
+	 * Fill in this instance's counters, its device and its address; the
+	 * rest of *stats is set, and all else is 0. A transport's own counters
+	 * come by stats_count(). Any; never blocks. May be NULL.
+	 */
 	void (*query)(
-	    struct transport *transport, struct dfi_context_stats *stats);
+	    struct transport *transport, struct dfi_transport_stats *stats);
 
 	/*
 	 * Serve dfi_device_list() with these settings. Any; never blocks. NULL:
@@ -576,6 +581,17 @@ struct transport_ops {
 	const struct mcast_ops *mcast;   /* NULL: it has no datagrams */
 	const struct report_ops *report; /* NULL: it serves several hosts */
 };
+
+/* Append a transport's own counter. A transport has at most DFI_MAX_COUNTERS.
+ */
+static inline void stats_count(
+    struct dfi_transport_stats *stats, const char *name, uint64_t value)
+{
+	struct dfi_counter *counter = &stats->counters[stats->n_counters++];
+
+	memcpy(counter->name, name, strlen(name) + 1);
+	counter->value = value;
+}
 
 /*
  * The size of memory for a send buffer or a shadow ring (struct remote). huge:

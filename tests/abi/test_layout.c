@@ -52,28 +52,9 @@ static void pin_the_rest(void)
 	PIN(dfi_attr, registry_flags, 64, 4);
 	PIN(dfi_attr, reserved2, 68, 4);
 
-	PIN_SIZE(dfi_context_stats, 216);
-	PIN(dfi_context_stats, writes, 0, 8);
-	PIN(dfi_context_stats, inline_writes, 8, 8);
-	PIN(dfi_context_stats, bytes, 16, 8);
-	PIN(dfi_context_stats, credits, 24, 8);
-	PIN(dfi_context_stats, messages, 32, 8);
-	PIN(dfi_context_stats, completions, 40, 8);
-	PIN(dfi_context_stats, doorbells, 48, 8);
-	PIN(dfi_context_stats, queue_pairs, 56, 4);
-	PIN(dfi_context_stats, memory_regions, 60, 4);
-	PIN(dfi_context_stats, footer_rings, 64, 4);
-	PIN(dfi_context_stats, imm_rings, 68, 4);
-	PIN(dfi_context_stats, broken_connections, 72, 4);
-	PIN(dfi_context_stats, fatal_events, 76, 4);
-	PIN(dfi_context_stats, port_downs, 80, 4);
-	PIN(dfi_context_stats, port, 84, 4);
-	PIN(dfi_context_stats, receives, 88, 4);
-	PIN(dfi_context_stats, thread_domains, 92, 4);
-	PIN(dfi_context_stats, device, 96, 64);
-	PIN(dfi_context_stats, address, 160, 48);
-	PIN(dfi_context_stats, checksum_rings, 208, 4);
-	PIN(dfi_context_stats, reserved, 212, 4);
+	PIN_SIZE(dfi_counter, 32);
+	PIN(dfi_counter, name, 0, 24);
+	PIN(dfi_counter, value, 24, 8);
 
 	PIN_SIZE(dfi_field, 32);
 	PIN(dfi_field, name, 0, 8);
@@ -146,14 +127,34 @@ static void pin_stats(void)
 	PIN(dfi_endpoint_stats, gaps, 248, 8);
 	PIN(dfi_endpoint_stats, lost_segments, 256, 8);
 
-	PIN_SIZE(dfi_node_stats, 400);
+	PIN_VALUE(DFI_MAX_COUNTERS, 32);
+	PIN_SIZE(dfi_transport_stats, 1216);
+	PIN(dfi_transport_stats, transport, 0, 16);
+	PIN(dfi_transport_stats, device, 16, 64);
+	PIN(dfi_transport_stats, address, 80, 48);
+	PIN(dfi_transport_stats, writes, 128, 8);
+	PIN(dfi_transport_stats, bytes, 136, 8);
+	PIN(dfi_transport_stats, credits, 144, 8);
+	PIN(dfi_transport_stats, messages, 152, 8);
+	PIN(dfi_transport_stats, completions, 160, 8);
+	PIN(dfi_transport_stats, connections, 168, 4);
+	PIN(dfi_transport_stats, broken_connections, 172, 4);
+	PIN(dfi_transport_stats, memory_regions, 176, 4);
+	PIN(dfi_transport_stats, receives, 180, 4);
+	PIN(dfi_transport_stats, is_known, 184, 4);
+	PIN(dfi_transport_stats, n_counters, 188, 4);
+	PIN(dfi_transport_stats, counters, 192, 1024);
+
+	PIN_SIZE(dfi_node_stats, 200);
 	PIN(dfi_node_stats, node, 0, 152);
 	PIN(dfi_node_stats, error, 152, 8);
 	PIN(dfi_node_stats, endpoints, 160, 8);
 	PIN(dfi_node_stats, errors, 168, 8);
 	PIN(dfi_node_stats, n_endpoints, 176, 4);
 	PIN(dfi_node_stats, n_errors, 180, 4);
-	PIN(dfi_node_stats, context, 184, 216);
+	PIN(dfi_node_stats, transports, 184, 8);
+	PIN(dfi_node_stats, n_transports, 192, 4);
+	PIN(dfi_node_stats, reserved, 196, 4);
 
 	PIN_SIZE(dfi_error_info, 288);
 	PIN(dfi_error_info, code, 0, 4);

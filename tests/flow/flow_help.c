@@ -149,6 +149,30 @@ struct dfi_target *open_target(
 	return target;
 }
 
+static int take_first(void *arg, const struct dfi_transport_stats *stats)
+{
+	*(struct dfi_transport_stats *)arg = *stats;
+	return 1;
+}
+
+struct dfi_transport_stats device_stats(struct dfi *dfi)
+{
+	struct dfi_transport_stats stats = { .n_counters = 0 };
+
+	cr_assert_geq(
+	    dfi_context_query(dfi, take_first, &stats), 0, "%s", dfi_errmsg());
+	return stats;
+}
+
+uint64_t counter(const struct dfi_transport_stats *stats, const char *name)
+{
+	uint64_t value = 0;
+
+	cr_assert_eq(
+	    dfi_transport_counter(stats, name, &value), 0, "%s", dfi_errmsg());
+	return value;
+}
+
 bool over_verbs(void)
 {
 	const char *transport = getenv("DFI_TRANSPORT");

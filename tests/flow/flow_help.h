@@ -79,6 +79,14 @@ struct dfi_source *open_source(
 struct dfi_target *open_target(
     struct dfi *dfi, const char *flow, uint32_t index, uint32_t flags);
 
+/*
+ * The counters of the device of the context's targets; all 0: it uses none.
+ * Fails the test if the query does.
+ */
+struct dfi_transport_stats device_stats(struct dfi *dfi);
+/* A counter of its transport; fails the test if there is none of that name. */
+uint64_t counter(const struct dfi_transport_stats *stats, const char *name);
+
 /* Whether all flows use RDMA, as in tests/testbed/flows.sh. */
 bool over_verbs(void);
 

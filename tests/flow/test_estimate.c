@@ -266,14 +266,6 @@ Test(estimate, is_what_flows_then_use)
 		check_one(&rng);
 }
 
-static struct dfi_context_stats stats_of(struct dfi *dfi)
-{
-	struct dfi_context_stats stats;
-
-	cr_assert_eq(dfi_context_query(dfi, &stats), 0, "%s", dfi_errmsg());
-	return stats;
-}
-
 static bool is_locked(void *bytes)
 {
 	return status_bytes("VmPin:") == *(uint64_t *)bytes;
@@ -282,7 +274,7 @@ static bool is_locked(void *bytes)
 /* Its memory for rings only: memory for messages stays. */
 static bool has_no_memory_regions(void *dfi)
 {
-	struct dfi_context_stats stats = stats_of(dfi);
+	struct dfi_transport_stats stats = device_stats(dfi);
 
 	return stats.memory_regions == (stats.receives + 4095) / 4096;
 }
@@ -320,7 +312,7 @@ static uint64_t receive_bytes(uint32_t receives)
 /* The receives of a context, including those of datagram endpoints. */
 static uint32_t receives_of(struct dfi *dfi)
 {
-	return stats_of(dfi).receives;
+	return device_stats(dfi).receives;
 }
 
 static uint64_t locked_by_targets(
@@ -383,7 +375,7 @@ static uint32_t regions_of_sources(const struct dfi_flow_needs *estimate,
 static void check_sources_over_verbs(
     const struct dfi_flow_needs *estimate, uint32_t ordered, struct ends *ends)
 {
-	struct dfi_context_stats before = stats_of(rig.other), stats;
+	struct dfi_transport_stats before = device_stats(rig.other), stats;
 	uint64_t locked = status_bytes("VmPin:"), bytes;
 	uint32_t files = count_files(&bytes), new;
 
@@ -391,14 +383,14 @@ static void check_sources_over_verbs(
 		  before.receives) -
 	    before.receives;
 	open_sources(ends);
-	stats = stats_of(rig.other);
+	stats = device_stats(rig.other);
 	if (!is_multicast(estimate))
 		cr_assert_eq(stats.receives, before.receives + new);
 	cr_assert_eq(status_bytes("VmPin:") - locked,
 	    locked_by_sources(estimate, ends) + receive_bytes(new));
 	cr_assert_eq(stats.memory_regions - before.memory_regions,
 	    regions_of_sources(estimate, ordered, ends) + new / 4096);
-	cr_assert_leq(stats.queue_pairs - before.queue_pairs,
+	cr_assert_leq(stats.connections - before.connections,
 	    ends->n_sources * estimate->source_queue_pairs);
 	/* Connections of the open are closed a moment later. */
 	files += ends->n_sources * estimate->source_descriptors;
@@ -471,13 +463,13 @@ Test(estimate, has_the_receives_of_many_segments)
 	if (!over_verbs())
 		cr_skip_test("DFI_TRANSPORT is not verbs");
 	use_device();
-	cr_assert_eq(stats_of(rig.dfi).receives, 4096);
+	cr_assert_eq(device_stats(rig.dfi).receives, 4096);
 	check_over_verbs(&attr);
-	cr_assert_eq(stats_of(rig.dfi).receives, 8192);
+	cr_assert_eq(device_stats(rig.dfi).receives, 8192);
 	attr = kv_attr(3, 2, 16, 4000);
 	check_over_verbs(&attr);
-	cr_assert_eq(stats_of(rig.dfi).receives, 16384);
-	cr_assert_eq(stats_of(rig.other).receives, 4096);
+	cr_assert_eq(device_stats(rig.dfi).receives, 16384);
+	cr_assert_eq(device_stats(rig.other).receives, 4096);
 }
 
 /* ---- Trees of combiners ----------------------------------------------------
@@ -859,7 +851,7 @@ Test(estimate, no_address_space_left_is_refused)
 static void expect_nothing_opened(struct dfi *dfi, uint64_t bytes,
     const char *limit, const struct rlimit *space)
 {
-	uint64_t messages = stats_of(dfi).messages, most = 0;
+	uint64_t messages = device_stats(dfi).messages, most = 0;
 	struct dfi_source *source;
 	struct rlimit old;
 	char need[64];
@@ -876,7 +868,7 @@ static void expect_nothing_opened(struct dfi *dfi, uint64_t bytes,
 		cr_assert_eq(setrlimit(RLIMIT_AS, &old), 0);
 		cr_assert_lt(status_bytes("VmPeak:"), most + (16 << 20));
 	}
-	cr_assert_eq(stats_of(dfi).messages, messages);
+	cr_assert_eq(device_stats(dfi).messages, messages);
 }
 
 #define N_LARGE 3

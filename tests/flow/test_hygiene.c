@@ -179,7 +179,7 @@ Test(hygiene, control_threads_sleep_while_nobody_else_does)
 		BEHIND = 4,
 		PERIODIC = 8 /* a second, of both contexts */
 	};
-	struct dfi_context_stats stats;
+	struct dfi_transport_stats stats;
 	struct dfi_source *source;
 	struct dfi_target *target;
 	struct kv kv = { 1, 2 };
@@ -204,7 +204,7 @@ Test(hygiene, control_threads_sleep_while_nobody_else_does)
 	}
 	woken = sleeps_of("dfi-control") - woken;
 	ms = now_ms() - ms;
-	cr_assert_eq(dfi_context_query(rig.other, &stats), 0);
+	stats = device_stats(rig.other);
 	cr_assert_geq(stats.credits, SEGMENTS / 2 - BEHIND);
 	/* They check connections and leases now and then. */
 	cr_assert_leq(woken,

@@ -32,10 +32,7 @@ static unsigned long free_huge_pages(void)
 /* What the context has said to others. */
 static uint64_t messages_of(struct dfi *dfi)
 {
-	struct dfi_context_stats stats;
-
-	cr_assert_eq(dfi_context_query(dfi, &stats), 0);
-	return stats.messages;
+	return device_stats(dfi).messages;
 }
 
 /* Bytes of private huge pages in this process; only shadow rings have any. */

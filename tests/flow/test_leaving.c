@@ -25,13 +25,10 @@ static void teardown(void)
 static void check_connections(void)
 {
 	struct dfi *const dfis[] = { rig.dfi, rig.other };
-	struct dfi_context_stats stats;
 	size_t i;
 
-	for (i = 0; i < N_ELEMENTS(dfis); i++) {
-		cr_assert_eq(dfi_context_query(dfis[i], &stats), 0);
-		cr_assert_eq(stats.broken_connections, 0);
-	}
+	for (i = 0; i < N_ELEMENTS(dfis); i++)
+		cr_assert_eq(device_stats(dfis[i]).broken_connections, 0);
 }
 
 TestSuite(close, .init = setup, .fini = teardown, .timeout = 300);

@@ -32,7 +32,7 @@ static struct {
 	struct dfi_gap gap;
 	struct dfi_flow_info info;
 	struct dfi_flow_needs estimate;
-	struct dfi_context_stats context_stats;
+	struct dfi_transport_stats stats;
 	struct dfi_schema *schema;
 } out;
 
@@ -71,8 +71,12 @@ TestSuite(null, .init = setup, .fini = teardown);
 
 #define CALLS(X)                                                              \
 	X(dfi_open(NULL, NULL), "dfi is NULL")                                \
-	X(dfi_context_query(NULL, &out.context_stats), "context")             \
-	X(dfi_context_query(dfi, NULL), "stats is NULL")                      \
+	X(dfi_context_query(NULL, NULL, NULL), "context")                     \
+	X(dfi_context_query(dfi, NULL, NULL), "fn is NULL")                   \
+	X(dfi_transport_counter(NULL, "", &out.number), "stats is NULL")      \
+	X(dfi_transport_counter(&out.stats, NULL, &out.number),               \
+	    "name is NULL")                                                   \
+	X(dfi_transport_counter(&out.stats, "", NULL), "value is NULL")       \
 	X(dfi_device_list(NULL, NULL), "fn is NULL")                          \
 	X(dfi_error_list(NULL, NULL), "fn is NULL")                           \
 	X(dfi_setting_list(NULL, NULL, NULL), "fn is NULL")                   \

@@ -250,27 +250,79 @@ Test(transport, files_that_run_out_are_no_missing_device)
 	rig_stop(&rig);
 }
 
-static struct dfi_context_stats query(struct dfi *dfi)
-{
-	struct dfi_context_stats stats;
+/* The counters of how rings notice segments. */
+struct ways {
+	uint64_t footer, checksum, imm;
+};
 
-	cr_assert_eq(dfi_context_query(dfi, &stats), 0, "%s", dfi_errmsg());
-	return stats;
+static struct ways ways_of(struct dfi *dfi)
+{
+	struct dfi_transport_stats stats = device_stats(dfi);
+
+	return (struct ways){ counter(&stats, "footer_rings"),
+		counter(&stats, "checksum_rings"),
+		counter(&stats, "imm_rings") };
 }
 
-Test(stats, are_zero_without_rdma)
+static uint64_t doorbells(struct dfi *dfi)
 {
-	struct dfi_context_stats stats, zero;
+	struct dfi_transport_stats stats = device_stats(dfi);
+
+	return counter(&stats, "doorbells");
+}
+
+static int count_transports(void *arg, const struct dfi_transport_stats *stats)
+{
+	(void)stats;
+	++*(uint32_t *)arg;
+	return 0;
+}
+
+Test(stats, are_of_no_device_without_a_network)
+{
+	uint32_t n = 0;
 
 	setenv("DFI_TRANSPORT", "shm", 1);
 	rig_start(&rig);
 	create_flow(rig.dfi, DFI_TRANSPORT_DEFAULT);
 	run_flow(rig.dfi, rig.other);
-	memset(&zero, 0, sizeof(zero));
-	stats = query(rig.dfi);
-	cr_assert_eq(memcmp(&stats, &zero, sizeof(zero)), 0);
-	assert_error(dfi_context_query(rig.dfi, NULL), -EINVAL, "stats");
-	assert_error(dfi_context_query(NULL, &stats), -EINVAL, "NULL");
+	cr_assert_eq(dfi_context_query(rig.dfi, count_transports, &n), 0);
+	cr_assert_eq(n, 0);
+	assert_error(dfi_context_query(rig.dfi, NULL, NULL), -EINVAL, "fn");
+	assert_error(
+	    dfi_context_query(NULL, count_transports, &n), -EINVAL, "NULL");
+	rig_stop(&rig);
+}
+
+/* Over the loopback transport or over verbs. */
+Test(stats, have_a_part_for_each_transport)
+{
+	const char *name = getenv("DFI_TEST_LOOPBACK") ? "loopback" : "verbs";
+	struct dfi_transport_stats from, to;
+	uint64_t value = 0;
+	uint32_t i;
+
+	if (!over_verbs())
+		cr_skip_test("DFI_TRANSPORT is not verbs");
+	rig_start(&rig);
+	create_flow(rig.dfi, DFI_TRANSPORT_DEFAULT);
+	run_flow(rig.dfi, rig.other);
+	from = device_stats(rig.dfi);
+	to = device_stats(rig.other);
+	cr_assert_str_eq(from.transport, name);
+	cr_assert_str_eq(to.transport, name);
+	cr_assert_eq(from.is_known, 1);
+	cr_assert_gt(from.writes + to.writes, 0);
+	cr_assert_gt(from.n_counters, 0);
+	for (i = 0; i < from.n_counters; i++) {
+		value = from.counters[i].value + 1;
+		cr_assert_eq(
+		    dfi_transport_counter(&from, from.counters[i].name, &value),
+		    0);
+		cr_assert_eq(value, from.counters[i].value);
+	}
+	assert_error(dfi_transport_counter(&from, "coffees", &value), -ENOENT,
+	    name, "'coffees'");
 	rig_stop(&rig);
 }
 
@@ -299,7 +351,8 @@ static void stream(struct dfi_source *source, struct dfi_target *target)
 
 Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
 {
-	struct dfi_context_stats from, to;
+	struct dfi_transport_stats from, to;
+	struct ways from_ways, to_ways;
 	struct dfi_flow_info info;
 	struct dfi_source *source;
 	struct dfi_target *target;
@@ -319,32 +372,36 @@ Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
 	cr_assert_not_null(
 	    strstr(info.devices, "target 0: "), "%s", info.devices);
 	cr_assert_not_null(strstr(info.devices, getenv("DFI_TEST_DEVICE")));
-	from = query(rig.dfi);
-	to = query(rig.other);
+	from = device_stats(rig.dfi);
+	to = device_stats(rig.other);
+	from_ways = ways_of(rig.dfi);
+	to_ways = ways_of(rig.other);
 	cr_assert_not_null(strstr(info.devices,
-	    from.imm_rings ? ", immediate data" : ", footers are polled"));
+	    from_ways.imm ? ", immediate data" : ", footers are polled"));
 	cr_assert_eq(strstr(info.devices, ", with checksums") != NULL,
-	    from.checksum_rings);
+	    from_ways.checksum);
 	messages = from.writes + from.messages + to.credits + to.messages;
 	cr_assert_eq(from.writes, SEGMENTS);
 	cr_assert_geq(from.bytes,
 	    (uint64_t)SEGMENTS * SEGMENT_TUPLES * sizeof(struct kv));
-	cr_assert_eq(from.inline_writes, 0);
+	cr_assert_eq(counter(&from, "inline_writes"), 0);
 	cr_assert_gt(to.credits, 0);
 	cr_assert_leq(
 	    (double)messages / SEGMENTS, 1 + 4.0 / SEGMENT_COUNT + 0.01);
 	cr_assert_leq(16 * from.completions, from.writes + from.messages);
 	cr_assert_leq(16 * to.completions, to.credits + to.messages);
+	cr_assert_eq(from_ways.footer + from_ways.checksum + from_ways.imm, 1);
+	cr_assert_eq(to_ways.footer, from_ways.footer);
+	cr_assert_eq(to_ways.checksum, from_ways.checksum);
+	cr_assert_eq(to_ways.imm, from_ways.imm);
+	cr_assert_str_eq(from.transport, "verbs");
+	cr_assert_eq(from.is_known, 1);
+	cr_assert_eq(from.connections, 1);
+	cr_assert_eq(to.connections, 1);
 	cr_assert_eq(
-	    from.footer_rings + from.checksum_rings + from.imm_rings, 1);
-	cr_assert_eq(to.footer_rings, from.footer_rings);
-	cr_assert_eq(to.checksum_rings, from.checksum_rings);
-	cr_assert_eq(to.imm_rings, from.imm_rings);
-	cr_assert_eq(from.queue_pairs, 1);
-	cr_assert_eq(to.queue_pairs, 1);
-	cr_assert_eq(from.broken_connections + from.fatal_events, 0);
-	cr_assert_eq(to.broken_connections + to.fatal_events, 0);
-	cr_assert_gt(from.port, 0);
+	    from.broken_connections + counter(&from, "fatal_events"), 0);
+	cr_assert_eq(to.broken_connections + counter(&to, "fatal_events"), 0);
+	cr_assert_gt(counter(&from, "port"), 0);
 	/* Messages, and the ring's image or the ring. */
 	cr_assert_eq(from.memory_regions, 2);
 	cr_assert_eq(to.memory_regions, 2);
@@ -370,22 +427,20 @@ static struct dfi_target *open_waiting(
 }
 
 /* How the target learns of segments, by itself. */
-static struct dfi_context_stats rings_of(
-    const char *flow, struct dfi_target *target)
+static struct ways rings_of(const char *flow, struct dfi_target *target)
 {
 	struct dfi_source *source = open_source(rig.dfi, flow, 0, 0);
-	struct dfi_context_stats stats = query(rig.other);
+	struct ways ways = ways_of(rig.other);
 
-	cr_assert_eq(
-	    stats.footer_rings + stats.checksum_rings + stats.imm_rings, 1);
+	cr_assert_eq(ways.footer + ways.checksum + ways.imm, 1);
 	cr_assert_eq(dfi_source_close(source), 0);
 	cr_assert_eq(dfi_target_close(target), 0);
-	return stats;
+	return ways;
 }
 
 static void expect_imm(const char *flow, struct dfi_target *target)
 {
-	cr_assert_eq(rings_of(flow, target).imm_rings, 1, "%s", flow);
+	cr_assert_eq(rings_of(flow, target).imm, 1, "%s", flow);
 }
 
 /* If the device promises no order, as soft-RoCE. */
@@ -400,10 +455,10 @@ Test(stats, show_checksums_where_a_target_spins_for_small_segments)
 	setenv("DFI_VERBS_NOTIFY", "auto", 1);
 	rig_start(&rig);
 	target = open_waiting("blocks", 4, DFI_WAIT_BLOCK, 0);
-	if (rings_of("blocks", target).footer_rings)
+	if (rings_of("blocks", target).footer)
 		cr_skip_test("the device promises to write in order");
 	target = open_waiting("spins", 4, DFI_WAIT_SPIN, 0);
-	cr_assert_eq(rings_of("spins", target).checksum_rings, 1);
+	cr_assert_eq(rings_of("spins", target).checksum, 1);
 	target = open_waiting("again", 4, DFI_WAIT_BLOCK, 0);
 	expect_imm("again", target);
 	target = open_waiting("large", 64, DFI_WAIT_SPIN, 0);
@@ -425,7 +480,7 @@ Test(stats, show_checksums_on_few_rings)
 		FLOWS = 20,
 		MOST = 16
 	};
-	struct dfi_context_stats stats;
+	struct ways ways;
 	struct dfi_target *targets[FLOWS];
 	struct dfi_source *sources[FLOWS];
 	char name[16];
@@ -441,11 +496,11 @@ Test(stats, show_checksums_on_few_rings)
 		targets[i] = open_waiting(name, 4, DFI_WAIT_SPIN, 0);
 		sources[i] = open_source(rig.dfi, name, 0, 0);
 	}
-	stats = query(rig.other);
-	if (stats.footer_rings)
+	ways = ways_of(rig.other);
+	if (ways.footer)
 		cr_skip_test("the device promises to write in order");
-	cr_assert_eq(stats.checksum_rings, MOST);
-	cr_assert_eq(stats.imm_rings, FLOWS - MOST);
+	cr_assert_eq(ways.checksum, MOST);
+	cr_assert_eq(ways.imm, FLOWS - MOST);
 	for (i = 0; i < FLOWS; i++) {
 		cr_assert_eq(dfi_source_close(sources[i]), 0);
 		cr_assert_eq(dfi_target_close(targets[i]), 0);
@@ -490,7 +545,7 @@ static void open_both(struct dfi_source **source, struct dfi_target **target)
  */
 Test(stats, show_that_a_batch_of_segments_is_posted_together)
 {
-	struct dfi_context_stats before, after;
+	struct dfi_transport_stats before, after;
 	struct kv batch[2 * BATCH_TUPLES];
 	struct dfi_source *source;
 	struct dfi_target *target;
@@ -502,13 +557,14 @@ Test(stats, show_that_a_batch_of_segments_is_posted_together)
 	open_both(&source, &target);
 	for (i = 0; i < 2 * BATCH_TUPLES; i++)
 		batch[i] = (struct kv){ (uint64_t)i, 0 };
-	before = query(rig.dfi);
+	before = device_stats(rig.dfi);
 	cr_assert_eq(
 	    dfi_source_push_batch(source, batch, BATCH_TUPLES), BATCH_TUPLES);
-	after = query(rig.dfi);
+	after = device_stats(rig.dfi);
 	cr_assert_eq(after.writes - before.writes, BATCH_SEGMENTS);
 	cr_assert_eq(
-	    after.doorbells - before.doorbells, BATCH_SEGMENTS / CHAIN);
+	    counter(&after, "doorbells") - counter(&before, "doorbells"),
+	    BATCH_SEGMENTS / CHAIN);
 	expect_keys(target, 0, BATCH_TUPLES);
 	/* Fewer than are posted together. */
 	cr_assert_eq(dfi_source_push_batch(source, batch, 2 * SEGMENT_TUPLES),
@@ -610,7 +666,7 @@ Test(stats, show_that_one_queue_pair_holds_writes_at_a_time)
 	struct dfi_target *targets[2];
 	struct kv kv = { 1, 1 };
 	struct dfi *third;
-	uint64_t doorbells;
+	uint64_t rung;
 
 	if (!getenv("DFI_TEST_DEVICE"))
 		cr_skip_test("no DFI_TEST_DEVICE");
@@ -628,16 +684,16 @@ Test(stats, show_that_one_queue_pair_holds_writes_at_a_time)
 	targets[0] = open_target(rig.other, "f", 0, DFI_NONBLOCK);
 	targets[1] = open_target(third, "f", 1, DFI_NONBLOCK);
 	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
-	doorbells = query(rig.dfi).doorbells;
+	rung = doorbells(rig.dfi);
 	fill_segment(source, 0, 0, SEGMENT_TUPLES, true);
-	cr_assert_eq(query(rig.dfi).doorbells, doorbells);
+	cr_assert_eq(doorbells(rig.dfi), rung);
 	/* The other one's goes out. */
 	fill_segment(source, 1, 0, SEGMENT_TUPLES, true);
-	cr_assert_eq(query(rig.dfi).doorbells, doorbells + 1);
+	cr_assert_eq(doorbells(rig.dfi), rung + 1);
 	expect_keys(targets[0], 0, SEGMENT_TUPLES);
 	/* This one's, though what is pushed fills nothing. */
 	cr_assert_eq(dfi_source_push_batch(source, &kv, 1), 1);
-	cr_assert_eq(query(rig.dfi).doorbells, doorbells + 2);
+	cr_assert_eq(doorbells(rig.dfi), rung + 2);
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
 	cr_assert_eq(dfi_target_close(targets[1]), 0);
@@ -702,38 +758,39 @@ Test(stats, show_that_nobody_waits_for_what_is_held)
 /* Until the source says that it sends nothing more now. */
 Test(stats, show_that_segments_with_more_to_come_are_posted_together)
 {
-	struct dfi_context_stats before, after;
+	struct dfi_transport_stats before, after;
 	struct dfi_source *source;
 	struct dfi_target *target;
 	const void *tuple;
-	uint64_t key = 0;
+	uint64_t key = 0, rung;
 	int i;
 
 	if (!getenv("DFI_TEST_DEVICE"))
 		cr_skip_test("no DFI_TEST_DEVICE");
 	setenv("DFI_TRANSPORT", "verbs", 1);
 	open_both(&source, &target);
-	before = query(rig.dfi);
+	before = device_stats(rig.dfi);
 	for (i = 0; i < BATCH_SEGMENTS; i++, key += SEGMENT_TUPLES)
 		fill_segment(source, 0, key, SEGMENT_TUPLES, true);
-	after = query(rig.dfi);
+	after = device_stats(rig.dfi);
 	cr_assert_eq(after.writes - before.writes, BATCH_SEGMENTS);
 	cr_assert_eq(
-	    after.doorbells - before.doorbells, BATCH_SEGMENTS / CHAIN);
+	    counter(&after, "doorbells") - counter(&before, "doorbells"),
+	    BATCH_SEGMENTS / CHAIN);
 	expect_keys(target, 0, BATCH_TUPLES);
 	/* Held, and sent with the last one, which is not full. */
-	before = query(rig.dfi);
+	rung = doorbells(rig.dfi);
 	fill_segment(source, 0, key, SEGMENT_TUPLES, true);
-	cr_assert_eq(query(rig.dfi).doorbells, before.doorbells);
+	cr_assert_eq(doorbells(rig.dfi), rung);
 	fill_segment(source, 0, key + SEGMENT_TUPLES, 1, false);
-	cr_assert_eq(query(rig.dfi).doorbells, before.doorbells + 1);
+	cr_assert_eq(doorbells(rig.dfi), rung + 1);
 	expect_keys(target, key, SEGMENT_TUPLES);
 	key += SEGMENT_TUPLES;
 	/* With what is flushed, if anything is. */
 	fill_segment(source, 0, key + 1, SEGMENT_TUPLES - 1, true);
-	cr_assert_eq(query(rig.dfi).doorbells, before.doorbells + 1);
+	cr_assert_eq(doorbells(rig.dfi), rung + 1);
 	cr_assert_eq(dfi_source_flush(source), 0);
-	cr_assert_eq(query(rig.dfi).doorbells, before.doorbells + 2);
+	cr_assert_eq(doorbells(rig.dfi), rung + 2);
 	expect_keys(target, key, SEGMENT_TUPLES);
 	key += SEGMENT_TUPLES;
 	/* And at the end. */
@@ -755,7 +812,7 @@ enum {
 static void flush_single_tuples(uint32_t verify)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
-	struct dfi_context_stats before, after;
+	struct dfi_transport_stats before, after;
 	struct dfi_source *source;
 	struct dfi_target *target;
 	struct kv kv = { 1, 2 };
@@ -770,7 +827,7 @@ static void flush_single_tuples(uint32_t verify)
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 	target = open_target(rig.other, "f", 0, DFI_NONBLOCK);
 	source = open_source(rig.dfi, "f", 0, 0);
-	before = query(rig.dfi);
+	before = device_stats(rig.dfi);
 	for (kv.key = 0; kv.key < FLUSHES; kv.key++) {
 		cr_assert_eq(dfi_source_push(source, &kv), 0);
 		cr_assert_eq(dfi_source_flush(source), 0);
@@ -778,7 +835,7 @@ static void flush_single_tuples(uint32_t verify)
 		cr_assert_eq(memcmp(tuple, &kv, sizeof(kv)), 0);
 		cr_assert_eq((uintptr_t)tuple % 64, 0);
 	}
-	after = query(rig.dfi);
+	after = device_stats(rig.dfi);
 	cr_assert_eq(after.writes - before.writes, FLUSHES);
 	cr_assert_leq(after.bytes - before.bytes, FLUSHES * 4 * 64);
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
@@ -809,9 +866,9 @@ Test(stats, show_a_receive_for_each_segment_that_may_be_under_way)
 	create_kv_flow(rig.dfi, "small", 1, 1, SEGMENT_TUPLES, SEGMENT_COUNT);
 	create_kv_flow(rig.dfi, "large", 2, 1, 1, 3000);
 	small = open_target(rig.dfi, "small", 0, 0);
-	cr_assert_lt(query(rig.dfi).receives, 6000);
+	cr_assert_lt(device_stats(rig.dfi).receives, 6000);
 	large = open_target(rig.dfi, "large", 0, 0);
-	cr_assert_geq(query(rig.dfi).receives, 6000);
+	cr_assert_geq(device_stats(rig.dfi).receives, 6000);
 	dfi_target_close(large);
 	dfi_target_close(small);
 	rig_stop(&rig);
@@ -838,7 +895,7 @@ static void open_and_close_all(void)
 			sources[f][i] = open_source(at[f], flows[f], i, 0);
 	}
 	for (f = 0; f < 2; f++)
-		cr_assert_leq(query(at[f]).queue_pairs, 2 * SIDES);
+		cr_assert_leq(device_stats(at[f]).connections, 2 * SIDES);
 	for (f = 0; f < 2; f++) {
 		for (i = 0; i < SIDES; i++)
 			cr_assert_eq(dfi_source_close(sources[f][i]), 0);
@@ -858,7 +915,7 @@ Test(stats, show_a_queue_pair_for_each_source_and_peer_used_again)
 	rig_start(&rig);
 	for (i = 0; i < 16; i++)
 		open_and_close_all();
-	cr_assert_eq(query(rig.dfi).queue_pairs, 2 * SIDES);
-	cr_assert_eq(query(rig.other).queue_pairs, 2 * SIDES);
+	cr_assert_eq(device_stats(rig.dfi).connections, 2 * SIDES);
+	cr_assert_eq(device_stats(rig.other).connections, 2 * SIDES);
 	rig_stop(&rig);
 }

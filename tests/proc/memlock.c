@@ -150,12 +150,18 @@ static void refuse_sources(const char *flow)
 	expect("close", dfi_target_close(target), 0);
 }
 
+static int add_messages(void *arg, const struct dfi_transport_stats *stats)
+{
+	*(uint64_t *)arg += stats->messages;
+	return 0;
+}
+
 static uint64_t messages(void)
 {
-	struct dfi_context_stats stats;
+	uint64_t n = 0;
 
-	expect("query", dfi_context_query(dfi, &stats), 0);
-	return stats.messages;
+	expect("query", dfi_context_query(dfi, add_messages, &n), 0);
+	return n;
 }
 
 /*

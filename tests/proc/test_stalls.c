@@ -443,7 +443,8 @@ static int look(void *arg, const struct dfi_node_stats *stats)
 	snprintf(view->error, sizeof(view->error), "%s",
 	    stats->error ? stats->error : "");
 	view->n_endpoints = stats->n_endpoints;
-	view->receives = stats->context.receives;
+	view->receives = stats->n_transports ? stats->transports[0].receives
+					     : 0;
 	if (stats->n_endpoints)
 		view->endpoint = stats->endpoints[0];
 	return 0;

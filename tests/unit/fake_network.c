@@ -570,7 +570,8 @@ static void describe(const struct transport *transport,
 	snprintf(text, TRANSPORT_WAY_SIZE, "a fake network");
 }
 
-static void query(struct transport *transport, struct dfi_context_stats *stats)
+static void query(
+    struct transport *transport, struct dfi_transport_stats *stats)
 {
 	(void)transport;
 	(void)stats;

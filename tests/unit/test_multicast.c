@@ -365,8 +365,8 @@ Test(multicast, what_finds_no_receive_is_lost_and_nothing_else)
 
 Test(multicast, closing_leaves_nothing_behind)
 {
-	struct dfi_context_stats before = { .receives = 0 },
-				 now = { .receives = 0 };
+	struct dfi_transport_stats before = { .receives = 0 },
+				   now = { .receives = 0 };
 	static struct end one;
 	unsigned files = count_descriptors("");
 	int i;
@@ -375,15 +375,15 @@ Test(multicast, closing_leaves_nothing_behind)
 	for (i = 0; i < 20; i++) {
 		open_plain(&one, i % 2);
 		cr_assert_eq(send_to(&one, NULL, "bye", NULL, 0), 0);
-		now = (struct dfi_context_stats){ .receives = 0 };
+		now = (struct dfi_transport_stats){ .receives = 0 };
 		transport->ops->query(transport, &now);
-		cr_assert_eq(now.queue_pairs, before.queue_pairs + 1);
+		cr_assert_eq(now.connections, before.connections + 1);
 		cr_assert_eq(now.receives, before.receives + 64);
 		close_end(&one);
 	}
-	now = (struct dfi_context_stats){ .receives = 0 };
+	now = (struct dfi_transport_stats){ .receives = 0 };
 	transport->ops->query(transport, &now);
-	cr_assert_eq(now.queue_pairs, before.queue_pairs);
+	cr_assert_eq(now.connections, before.connections);
 	cr_assert_eq(now.memory_regions, before.memory_regions);
 	cr_assert_eq(now.messages, before.messages + 20);
 	cr_assert_eq(count_descriptors(""), files);

@@ -29,6 +29,28 @@ static void fill_endpoint(uint32_t i)
 	page.ids[i] = UINT64_MAX - STATS_PAGE + i;
 }
 
+/* With names and values as long as can be. */
+static void fill_transport(uint32_t i)
+{
+	struct dfi_transport_stats *stats = &page.transports[i];
+	struct dfi_counter *counter;
+
+	strcpy(stats->transport, i % 2 ? "shm" : "verbs");
+	stats->is_known = 1;
+	memset(stats->device, 'd', sizeof(stats->device) - 1);
+	memset(stats->address, 'a', sizeof(stats->address) - 1);
+	stats->writes = stats->bytes = UINT64_MAX - i;
+	stats->credits = stats->messages = UINT64_MAX - 2 * i;
+	stats->completions = UINT64_MAX - 3 * i;
+	stats->connections = stats->broken_connections = UINT32_MAX - i;
+	stats->memory_regions = stats->receives = UINT32_MAX - 2 * i;
+	for (; stats->n_counters < DFI_MAX_COUNTERS; stats->n_counters++) {
+		counter = &stats->counters[stats->n_counters];
+		memset(counter->name, 'c', sizeof(counter->name) - 1);
+		counter->value = UINT64_MAX - stats->n_counters;
+	}
+}
+
 static void fill_page(void)
 {
 	uint32_t i;
@@ -47,17 +69,9 @@ static void fill_page(void)
 		    page.errors[i].text, 'e', sizeof(page.errors[i].text) - 1);
 	}
 	page.n_errors = DFI_MAX_ERRORS;
-	page.context = (struct dfi_context_stats){
-		.writes = UINT64_MAX,
-		.bytes = UINT64_MAX - 1,
-		.fatal_events = 3,
-		.port_downs = 4,
-		.receives = 5,
-		.broken_connections = 6,
-		.thread_domains = 7,
-		.device = "rxe0",
-		.address = "fe80::1",
-	};
+	for (i = 0; i < NETWORK_DEVICES; i++)
+		fill_transport(i);
+	page.n_transports = NETWORK_DEVICES;
 }
 
 /* Encode the page, and decode it as the page after id after. */
@@ -123,15 +137,36 @@ Test(stats_page, endpoints_must_be_possible)
 	cr_assert_eq(send_page(0), -EBADMSG);
 }
 
+Test(stats_page, transport_of_another_library_is_known_as_such)
+{
+	struct dfi_transport_stats *stats = &page.transports[0];
+	uint64_t value;
+
+	memset(&page, 0, sizeof(page));
+	page.n_transports = 1;
+	strcpy(stats->transport, "pigeon");
+	stats->is_known = 1; /* there */
+	stats_count(stats, "feathers", 7);
+	cr_assert_eq(send_page(0), 0);
+	cr_assert_str_eq(back.transports[0].transport, "pigeon");
+	cr_assert_eq(back.transports[0].is_known, 0);
+	cr_assert_eq(
+	    dfi_transport_counter(&back.transports[0], "feathers", &value), 0);
+	cr_assert_eq(value, 7);
+}
+
 Test(stats_page, texts_are_made_printable)
 {
 	memset(&page, 0, sizeof(page));
 	page.n_errors = 1;
 	strcpy(page.errors[0].text, "two\nlines\x1b[0m");
-	strcpy(page.context.device, "mlx\t5");
+	page.n_transports = 1;
+	strcpy(page.transports[0].device, "mlx\t5");
+	stats_count(&page.transports[0], "a\033b", 1);
 	cr_assert_eq(send_page(0), 0);
 	cr_assert_str_eq(back.errors[0].text, "two?lines?[0m");
-	cr_assert_str_eq(back.context.device, "mlx?5");
+	cr_assert_str_eq(back.transports[0].device, "mlx?5");
+	cr_assert_str_eq(back.transports[0].counters[0].name, "a?b");
 }
 
 Test(stats_page, cut_or_random_bytes_are_refused)

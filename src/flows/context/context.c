@@ -341,17 +341,33 @@ int dfi_close(struct dfi *dfi)
 	return 0;
 }
 
-int dfi_context_query(struct dfi *dfi, struct dfi_context_stats *stats)
+int dfi_context_query(struct dfi *dfi,
+    int (*fn)(void *arg, const struct dfi_transport_stats *stats), void *arg)
 {
 	CONTEXT_USE(dfi, ret);
 
-	if (!ret && !stats)
-		ret = dfi__fail(-EINVAL, "dfi_context_query: stats is NULL");
-	if (ret < 0)
-		return ret;
-	memset(stats, 0, sizeof(*stats));
-	dfi__network_query(dfi->network, stats);
-	return 0;
+	if (!ret && !fn)
+		ret = dfi__fail(-EINVAL, "dfi_context_query: fn is NULL");
+	return ret < 0 ? ret : dfi__network_query(dfi->network, fn, arg);
+}
+
+int dfi_transport_counter(
+    const struct dfi_transport_stats *stats, const char *name, uint64_t *value)
+{
+	uint32_t i;
+
+	if (!stats || !name || !value)
+		return dfi__fail(-EINVAL, "dfi_transport_counter: %s is NULL",
+		    !stats      ? "stats"
+			: !name ? "name"
+				: "value");
+	for (i = 0; i < stats->n_counters; i++)
+		if (strcmp(stats->counters[i].name, name) == 0) {
+			*value = stats->counters[i].value;
+			return 0;
+		}
+	return dfi__fail(-ENOENT, "transport %s has no counter '%s'",
+	    stats->transport, name);
 }
 
 int dfi__context_wait(const struct dfi *dfi, uint32_t wait, const char *what,

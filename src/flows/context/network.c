@@ -20,9 +20,6 @@
 #include "context.h"
 #include "node_table.h"
 
-/* The most devices of a host, not counting the first. */
-#define MOST_OTHERS 15
-
 struct network {
 	struct dfi *dfi;
 	bool registry_is_local;
@@ -31,7 +28,7 @@ struct network {
 	pthread_mutex_t start; /* protects transport, others */
 	struct transport *transport;
 	/* For peers whose route goes through other devices. */
-	struct transport *others[MOST_OTHERS];
+	struct transport *others[NETWORK_DEVICES - 1];
 	unsigned n_others;
 	struct registry_watch *watch;
 	pthread_mutex_t lock; /* protects known */
@@ -204,7 +201,7 @@ int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport)
 
 /* The transports that have started; no other thread may start one. */
 static unsigned list(
-    struct network *network, struct transport *transports[MOST_OTHERS + 1])
+    struct network *network, struct transport *transports[NETWORK_DEVICES])
 {
 	unsigned n = 0, i;
 
@@ -244,7 +241,7 @@ static int start_another(struct network *network,
 static int reach(struct network *network, const struct region_address *address,
     struct transport **transport)
 {
-	struct transport *all[MOST_OTHERS + 1];
+	struct transport *all[NETWORK_DEVICES];
 	unsigned n = list(network, all), i;
 
 	*transport = NULL;
@@ -258,7 +255,7 @@ static int reach(struct network *network, const struct region_address *address,
 		if (!*transport)
 			*transport = all[i];
 	}
-	if (network->n_others < MOST_OTHERS)
+	if (network->n_others < NETWORK_DEVICES - 1)
 		return start_another(network, address, transport);
 	/* Its name says which device the route would use. */
 	return *transport
@@ -283,37 +280,47 @@ int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
 	return ret;
 }
 
-static void query(struct transport *const *transports, unsigned n,
-    struct dfi_context_stats *stats)
+/* False: this transport counts nothing. */
+static bool query(
+    struct transport *transport, struct dfi_transport_stats *stats)
 {
-	unsigned i;
-
-	for (i = 0; i < n; i++)
-		if (transports[i]->ops->query)
-			transports[i]->ops->query(transports[i], stats);
+	if (!transport->ops->query)
+		return false;
+	*stats = (struct dfi_transport_stats){ .is_known = 1 };
+	snprintf(stats->transport, sizeof(stats->transport), "%s",
+	    transport->ops->name);
+	transport->ops->query(transport, stats);
+	return true;
 }
 
-void dfi__network_query(
-    struct network *network, struct dfi_context_stats *stats)
+int dfi__network_query(struct network *network,
+    int (*fn)(void *arg, const struct dfi_transport_stats *stats), void *arg)
 {
-	struct transport *transports[MOST_OTHERS + 1];
-	unsigned n;
+	struct transport *transports[NETWORK_DEVICES];
+	struct dfi_transport_stats stats;
+	unsigned n, i;
+	int ret = 0;
 
 	pthread_mutex_lock(&network->start);
 	n = list(network, transports);
 	pthread_mutex_unlock(&network->start);
-	query(transports, n, stats);
+	for (i = 0; !ret && i < n; i++)
+		if (query(transports[i], &stats))
+			ret = fn(arg, &stats);
+	return ret;
 }
 
-void dfi__network_query_now(
-    struct network *network, struct dfi_context_stats *stats)
+uint32_t dfi__network_query_now(
+    struct network *network, struct dfi_transport_stats stats[NETWORK_DEVICES])
 {
-	struct transport *transports[MOST_OTHERS + 1];
-	unsigned n;
+	struct transport *transports[NETWORK_DEVICES];
+	uint32_t n, i, n_stats = 0;
 
 	if (pthread_mutex_trylock(&network->start) != 0)
-		return;
+		return 0;
 	n = list(network, transports);
 	pthread_mutex_unlock(&network->start);
-	query(transports, n, stats);
+	for (i = 0; i < n; i++)
+		n_stats += query(transports[i], &stats[n_stats]);
+	return n_stats;
 }

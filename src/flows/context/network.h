@@ -12,11 +12,13 @@
 #include <dfi/flow.h>
 
 struct dfi;
-struct dfi_context_stats;
 struct flow;
 struct network;
 struct region_address;
 struct transport;
+
+/* The most devices that a context uses. */
+#define NETWORK_DEVICES 16
 
 /* Starts no transport. registry: its address. -ENOMEM, -EIO. */
 int dfi__network_new(
@@ -61,14 +63,15 @@ int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
 /* The name of the network for error texts while no transport has started. */
 const char *dfi__network_name(void);
 
-/* Add the counters of the transport, if it was started. */
-void dfi__network_query(
-    struct network *network, struct dfi_context_stats *stats);
+/* dfi_context_query() without its checks. */
+int dfi__network_query(struct network *network,
+    int (*fn)(void *arg, const struct dfi_transport_stats *stats), void *arg);
+
 /*
- * The same on the control thread, which starts transports: no start runs
- * meanwhile.
+ * Get the counters of all devices on the control thread, which starts
+ * transports: no start runs meanwhile. Returns their number.
  */
-void dfi__network_query_now(
-    struct network *network, struct dfi_context_stats *stats);
+uint32_t dfi__network_query_now(
+    struct network *network, struct dfi_transport_stats stats[NETWORK_DEVICES]);
 
 #endif

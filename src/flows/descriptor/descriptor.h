@@ -164,6 +164,9 @@ struct endpoint {
 	char device[TRANSPORT_WAY_SIZE]; /* it uses, for people; or "" */
 };
 
+/* The transport of that name; NULL: this library has none. */
+const struct transport_ops *dfi__transport_find(const char *name);
+
 /* Fill in the addresses of a region: of its transport, and of its export's. */
 void dfi__region_publish(
     const struct region *region, struct published_region *published);

@@ -189,7 +189,7 @@ static DfiFlow__Region *region_to_message(
 	return &message->region;
 }
 
-static const struct transport_ops *find_transport(const char *name)
+const struct transport_ops *dfi__transport_find(const char *name)
 {
 	const struct transport_ops *const *ops = dfi__transports;
 
@@ -202,7 +202,8 @@ static const struct transport_ops *find_transport(const char *name)
 static bool address_from_message(
     const DfiFlow__Address *message, struct published_region *published)
 {
-	const struct transport_ops *ops = find_transport(message->transport);
+	const struct transport_ops *ops = dfi__transport_find(
+	    message->transport);
 	struct region_address *address;
 
 	uint32_t i;

@@ -248,7 +248,8 @@ void dfi__stats_read(struct dfi *dfi, uint64_t after, struct stats_page *page)
 	memset(page, 0, sizeof(*page));
 	page->node = dfi->node.id;
 	if (!after) {
-		dfi__network_query_now(dfi->network, &page->context);
+		page->n_transports = dfi__network_query_now(
+		    dfi->network, page->transports);
 		dfi_error_list(add_error, page);
 	}
 	pthread_mutex_lock(&dfi->stats->lock);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 #include <dfi/stats.h>
+#include "flows/context/network.h"
 
 struct dfi;
 struct stats_entry;
@@ -53,7 +54,8 @@ stats_fn dfi__target_stats;
 /* One answer: some of the endpoints. Only the first has the other fields. */
 struct stats_page {
 	uint64_t node;
-	struct dfi_context_stats context;
+	struct dfi_transport_stats transports[NETWORK_DEVICES];
+	uint32_t n_transports;
 	struct dfi_error_info errors[DFI_MAX_ERRORS];
 	uint32_t n_errors;
 	uint32_t n_endpoints;

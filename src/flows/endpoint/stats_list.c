@@ -28,7 +28,8 @@ struct collection {
 	uint32_t n_endpoints;
 	struct dfi_error_info errors[DFI_MAX_ERRORS];
 	uint32_t n_errors;
-	struct dfi_context_stats context;
+	struct dfi_transport_stats transports[NETWORK_DEVICES];
+	uint32_t n_transports;
 	char error[512];
 	struct stats_page page;
 };
@@ -100,7 +101,9 @@ static int collect(struct collection *collection)
 			memcpy(collection->errors, page->errors,
 			    sizeof(page->errors));
 			collection->n_errors = page->n_errors;
-			collection->context = page->context;
+			memcpy(collection->transports, page->transports,
+			    sizeof(page->transports));
+			collection->n_transports = page->n_transports;
 		}
 		ret = add_page(collection);
 		if (ret < 0)
@@ -150,7 +153,8 @@ static int list_node(struct collection *collection,
 		stats.n_endpoints = collection->n_endpoints;
 		stats.errors = collection->errors;
 		stats.n_errors = collection->n_errors;
-		stats.context = collection->context;
+		stats.transports = collection->transports;
+		stats.n_transports = collection->n_transports;
 	}
 	return fn(arg, &stats);
 }

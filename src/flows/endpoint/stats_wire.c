@@ -12,11 +12,19 @@
 #include "flows/descriptor/descriptor.h"
 #include "dfi_stats.pb-c.h"
 
+/* A transport, and memory for what it points to. */
+struct transport_message {
+	DfiStats__Transport base;
+	DfiStats__Counter counter[DFI_MAX_COUNTERS];
+	DfiStats__Counter *counters[DFI_MAX_COUNTERS];
+};
+
 /* Memory for what a page points to. */
 struct messages {
 	DfiStats__Endpoint endpoint[STATS_PAGE], *endpoints[STATS_PAGE];
 	DfiStats__Error error[DFI_MAX_ERRORS], *errors[DFI_MAX_ERRORS];
-	DfiStats__Context context;
+	struct transport_message transport[NETWORK_DEVICES];
+	DfiStats__Transport *transports[NETWORK_DEVICES];
 	DfiStats__Page page;
 };
 
@@ -57,30 +65,33 @@ static void error_to_message(
 	message->text = (char *)info->text;
 }
 
-static void context_to_message(
-    const struct dfi_context_stats *stats, DfiStats__Context *message)
+static void transport_to_message(
+    const struct dfi_transport_stats *stats, struct transport_message *message)
 {
-	dfi_stats__context__init(message);
-	message->writes = stats->writes;
-	message->inline_writes = stats->inline_writes;
-	message->bytes = stats->bytes;
-	message->credits = stats->credits;
-	message->messages = stats->messages;
-	message->completions = stats->completions;
-	message->doorbells = stats->doorbells;
-	message->queue_pairs = stats->queue_pairs;
-	message->memory_regions = stats->memory_regions;
-	message->footer_rings = stats->footer_rings;
-	message->imm_rings = stats->imm_rings;
-	message->checksum_rings = stats->checksum_rings;
-	message->broken_connections = stats->broken_connections;
-	message->fatal_events = stats->fatal_events;
-	message->port_downs = stats->port_downs;
-	message->port = stats->port;
-	message->receives = stats->receives;
-	message->thread_domains = stats->thread_domains;
-	message->device = (char *)stats->device;
-	message->address = (char *)stats->address;
+	DfiStats__Transport *base = &message->base;
+	uint32_t i;
+
+	dfi_stats__transport__init(base);
+	base->transport = (char *)stats->transport;
+	base->device = (char *)stats->device;
+	base->address = (char *)stats->address;
+	base->writes = stats->writes;
+	base->bytes = stats->bytes;
+	base->credits = stats->credits;
+	base->messages = stats->messages;
+	base->completions = stats->completions;
+	base->connections = stats->connections;
+	base->broken_connections = stats->broken_connections;
+	base->memory_regions = stats->memory_regions;
+	base->receives = stats->receives;
+	for (i = 0; i < stats->n_counters; i++) {
+		dfi_stats__counter__init(&message->counter[i]);
+		message->counter[i].name = (char *)stats->counters[i].name;
+		message->counter[i].value = stats->counters[i].value;
+		message->counters[i] = &message->counter[i];
+	}
+	base->n_counters = stats->n_counters;
+	base->counters = message->counters;
 }
 
 static void fill_messages(
@@ -92,8 +103,13 @@ static void fill_messages(
 	dfi_stats__page__init(message);
 	message->node = page->node;
 	message->more = page->more;
-	context_to_message(&page->context, &messages->context);
-	message->context = &messages->context;
+	for (i = 0; i < page->n_transports; i++) {
+		transport_to_message(
+		    &page->transports[i], &messages->transport[i]);
+		messages->transports[i] = &messages->transport[i].base;
+	}
+	message->n_transports = page->n_transports;
+	message->transports = messages->transports;
 	for (i = 0; i < page->n_endpoints; i++) {
 		endpoint_to_message(
 		    page->ids[i], &page->endpoints[i], &messages->endpoint[i]);
@@ -173,29 +189,36 @@ static void read_error(
 	copy_text(info->text, sizeof(info->text), message->text);
 }
 
-static void read_context(
-    const DfiStats__Context *message, struct dfi_context_stats *stats)
+/* A newer version may name a transport, or counters, that this one lacks. */
+static bool read_transport(
+    const DfiStats__Transport *message, struct dfi_transport_stats *stats)
 {
+	uint32_t i;
+
+	if (message->n_counters > DFI_MAX_COUNTERS)
+		return false;
+	copy_text(
+	    stats->transport, sizeof(stats->transport), message->transport);
+	copy_text(stats->device, sizeof(stats->device), message->device);
+	copy_text(stats->address, sizeof(stats->address), message->address);
+	stats->is_known = dfi__transport_find(message->transport) != NULL;
 	stats->writes = message->writes;
-	stats->inline_writes = message->inline_writes;
 	stats->bytes = message->bytes;
 	stats->credits = message->credits;
 	stats->messages = message->messages;
 	stats->completions = message->completions;
-	stats->doorbells = message->doorbells;
-	stats->queue_pairs = message->queue_pairs;
-	stats->memory_regions = message->memory_regions;
-	stats->footer_rings = message->footer_rings;
-	stats->imm_rings = message->imm_rings;
-	stats->checksum_rings = message->checksum_rings;
+	stats->connections = message->connections;
 	stats->broken_connections = message->broken_connections;
-	stats->fatal_events = message->fatal_events;
-	stats->port_downs = message->port_downs;
-	stats->port = message->port;
+	stats->memory_regions = message->memory_regions;
 	stats->receives = message->receives;
-	stats->thread_domains = message->thread_domains;
-	copy_text(stats->device, sizeof(stats->device), message->device);
-	copy_text(stats->address, sizeof(stats->address), message->address);
+	for (i = 0; i < message->n_counters; i++) {
+		copy_text(stats->counters[i].name,
+		    sizeof(stats->counters[i].name),
+		    message->counters[i]->name);
+		stats->counters[i].value = message->counters[i]->value;
+	}
+	stats->n_counters = i;
+	return true;
 }
 
 /* Ids must ascend, so that paging ends. */
@@ -206,12 +229,16 @@ static bool read_page(
 
 	if (message->n_endpoints > STATS_PAGE ||
 	    message->n_errors > DFI_MAX_ERRORS ||
+	    message->n_transports > NETWORK_DEVICES ||
 	    (message->more && !message->n_endpoints))
 		return false;
 	page->node = message->node;
 	page->more = message->more;
-	if (message->context)
-		read_context(message->context, &page->context);
+	for (i = 0; i < message->n_transports; i++)
+		if (!read_transport(
+			message->transports[i], &page->transports[i]))
+			return false;
+	page->n_transports = i;
 	for (i = 0; i < message->n_errors; i++)
 		read_error(message->errors[i], &page->errors[i]);
 	page->n_errors = i;

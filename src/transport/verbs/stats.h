@@ -9,6 +9,6 @@ void dfi__verbs_describe(const struct transport *transport,
     const struct remote *remote, char text[TRANSPORT_WAY_SIZE]);
 
 void dfi__verbs_query(
-    struct transport *transport, struct dfi_context_stats *stats);
+    struct transport *transport, struct dfi_transport_stats *stats);
 
 #endif

@@ -42,7 +42,7 @@ struct verbs_port;
 
 /*
  * Work requests by purpose. The thread that posts to the connection writes
- * them, and any thread reads them at any time; see dfi_context_stats.
+ * them, and any thread reads them at any time; see dfi_transport_stats.
  */
 struct verbs_counts {
 	_Atomic uint64_t writes, inline_writes, bytes;

@@ -27,6 +27,7 @@ static int loopback_start(struct loop *loop, const struct settings *settings,
     const struct member *self, struct transport **out)
 {
 	const char *seed = getenv("DFI_TEST_LOOPBACK");
+	struct loopback *loopback;
 	struct transport *transport;
 	int ret, used;
 
@@ -39,8 +40,9 @@ static int loopback_start(struct loop *loop, const struct settings *settings,
 	ret = loopback_wire_start(strtoull(seed, NULL, 0));
 	if (ret < 0)
 		return ret;
-	transport = calloc(1, sizeof(*transport));
-	assert(transport);
+	loopback = calloc(1, sizeof(*loopback));
+	assert(loopback);
+	transport = &loopback->base;
 	transport->ops = &loopback_ops;
 	used = write_prefix(transport->address);
 	snprintf(transport->address + used,
@@ -130,6 +132,28 @@ static void loopback_describe(const struct transport *transport,
 	snprintf(text, TRANSPORT_WAY_SIZE, "%s", transport->address);
 }
 
+static void loopback_query(
+    struct transport *transport, struct dfi_transport_stats *stats)
+{
+	const struct loopback *loopback = (const struct loopback *)transport;
+	const struct loopback_remote *remote;
+	const struct loopback_export *export;
+
+	snprintf(stats->device, sizeof(stats->device), "memory");
+	snprintf(stats->address, sizeof(stats->address), "%.47s",
+	    transport->address);
+	pthread_mutex_lock(&loopback_lock);
+	stats->writes = loopback->writes;
+	stats->bytes = loopback->bytes;
+	stats->credits = loopback->credits;
+	for (remote = loopback_remotes; remote; remote = remote->next)
+		stats->connections += remote->base.transport == transport;
+	for (export = loopback_exports; export; export = export->next)
+		stats->memory_regions += export->base.transport == transport;
+	stats_count(stats, "additions", loopback->additions);
+	pthread_mutex_unlock(&loopback_lock);
+}
+
 /* ---- The owner --------------------------------------------------------- */
 
 static int export_room(struct transport *transport, uint64_t size)
@@ -184,8 +208,10 @@ static int give_credit(struct region *region, const struct ring_layout *layout,
 	(void)layout;
 	pthread_mutex_lock(&loopback_lock);
 	used = ring->used;
-	if (ring->writer)
+	if (ring->writer) {
 		loopback_send_credit(ring->writer, consumed, closed);
+		((struct loopback *)export->base.transport)->credits++;
+	}
 	pthread_mutex_unlock(&loopback_lock);
 	return used;
 }
@@ -218,6 +244,7 @@ const struct transport_ops loopback_ops = {
 	.settle = loopback_settle,
 	.arm = loopback_arm,
 	.describe = loopback_describe,
+	.query = loopback_query,
 	.region.export_room = export_room,
 	.region.export = export_region,
 	.region.unexport = unexport_region,

@@ -26,6 +26,12 @@
 
 struct loopback_remote;
 
+/* The lock protects its counters. */
+struct loopback {
+	struct transport base;
+	uint64_t writes, bytes, credits, additions;
+};
+
 struct loopback_ring {
 	bool used;
 	struct loopback_remote *writer; /* NULL: closed, or not connected yet */

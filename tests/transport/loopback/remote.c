@@ -200,6 +200,20 @@ static int lost(void)
 	return dfi__fail(-ECONNRESET, "loopback: the ring's owner has stopped");
 }
 
+/* Under the lock. */
+static void count(const struct loopback_remote *remote,
+    const struct loopback_request *request)
+{
+	struct loopback *loopback = (struct loopback *)remote->base.transport;
+
+	if (!remote->layout.n_slots) {
+		loopback->additions++;
+		return;
+	}
+	loopback->writes++;
+	loopback->bytes += request->write.payload_size;
+}
+
 static int send_request(
     struct loopback_remote *remote, const struct loopback_request *request)
 {
@@ -211,6 +225,7 @@ static int send_request(
 	pthread_mutex_lock(&loopback_lock);
 	is_there = remote->export != NULL;
 	if (is_there) {
+		count(remote, request);
 		remote->written = true;
 		loopback_send(remote, copy);
 	}

@@ -190,7 +190,7 @@ static void unlist(struct verbs_conn *conn)
 	if (!*at)
 		return;
 	*at = conn->next;
-	dfi__verbs_keep_counts(&conn->verbs->retired, &conn->counts);
+	dfi__verbs_add_counts(&conn->verbs->retired, &conn->counts);
 }
 
 void dfi__verbs_destroy_conn(struct verbs_conn *conn)

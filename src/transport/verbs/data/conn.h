@@ -15,7 +15,6 @@
 #include "base/compiler.h"
 #include "transport/verbs/verbs.h"
 
-struct dfi_context_stats;
 struct verbs_message;
 
 /* At least one request in this many is signalled; more on a small queue. */
@@ -164,11 +163,9 @@ void dfi__verbs_probe(struct verbs_conn *conn);
 int dfi__verbs_send(
     struct verbs_conn *conn, const struct verbs_message *message);
 
-/* Keep the totals of counters that are freed, and add them for users. */
-void dfi__verbs_keep_counts(
+/* Add up counters: those of connections that are freed, and all for users. */
+void dfi__verbs_add_counts(
     struct verbs_counts *to, const struct verbs_counts *from);
-void dfi__verbs_query_counts(
-    const struct verbs_counts *counts, struct dfi_context_stats *stats);
 
 /* data/broken.c */
 

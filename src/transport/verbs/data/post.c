@@ -148,7 +148,7 @@ void dfi__verbs_probe(struct verbs_conn *conn)
 	(void)verbs_post(conn, &wr, true); /* or it is broken */
 }
 
-void dfi__verbs_keep_counts(
+void dfi__verbs_add_counts(
     struct verbs_counts *to, const struct verbs_counts *from)
 {
 	verbs_count(&to->writes, atomic_peek(&from->writes));
@@ -158,16 +158,4 @@ void dfi__verbs_keep_counts(
 	verbs_count(&to->messages, atomic_peek(&from->messages));
 	verbs_count(&to->signalled, atomic_peek(&from->signalled));
 	verbs_count(&to->doorbells, atomic_peek(&from->doorbells));
-}
-
-void dfi__verbs_query_counts(
-    const struct verbs_counts *counts, struct dfi_context_stats *stats)
-{
-	stats->writes += atomic_peek(&counts->writes);
-	stats->inline_writes += atomic_peek(&counts->inline_writes);
-	stats->bytes += atomic_peek(&counts->bytes);
-	stats->credits += atomic_peek(&counts->credits);
-	stats->messages += atomic_peek(&counts->messages);
-	stats->completions += atomic_peek(&counts->signalled);
-	stats->doorbells += atomic_peek(&counts->doorbells);
 }

@@ -67,7 +67,7 @@ void dfi__verbs_unlist_port(struct verbs_port *port)
 	for (at = &port->verbs->ports; *at != port; at = &(*at)->next)
 		;
 	*at = port->next;
-	dfi__verbs_keep_counts(&port->verbs->retired_ports, &port->counts);
+	dfi__verbs_add_counts(&port->verbs->retired_ports, &port->counts);
 	pthread_mutex_unlock(&ports_lock);
 }
 
@@ -84,16 +84,16 @@ void dfi__verbs_fail_ports(struct verbs *verbs, const struct ibv_qp *qp,
 	pthread_mutex_unlock(&ports_lock);
 }
 
-void dfi__verbs_query_ports(
-    struct verbs *verbs, struct dfi_context_stats *stats)
+void dfi__verbs_query_ports(struct verbs *verbs, struct verbs_counts *counts,
+    struct dfi_transport_stats *stats)
 {
 	const struct verbs_port *port;
 
 	pthread_mutex_lock(&ports_lock);
-	dfi__verbs_query_counts(&verbs->retired_ports, stats);
+	dfi__verbs_add_counts(counts, &verbs->retired_ports);
 	for (port = verbs->ports; port; port = port->next) {
-		dfi__verbs_query_counts(&port->counts, stats);
-		stats->queue_pairs++;
+		dfi__verbs_add_counts(counts, &port->counts);
+		stats->connections++;
 		stats->receives += port->base.receives;
 		stats->memory_regions += port->memory_mr ? 2 : 1;
 	}

@@ -87,8 +87,8 @@ void dfi__verbs_fail_ports(struct verbs *verbs, const struct ibv_qp *qp,
     const struct ibv_comp_channel *channel, const char *why);
 
 /* Add the counters of endpoints that exist or existed. */
-void dfi__verbs_query_ports(
-    struct verbs *verbs, struct dfi_context_stats *stats);
+void dfi__verbs_query_ports(struct verbs *verbs, struct verbs_counts *counts,
+    struct dfi_transport_stats *stats);
 
 /*
  * The endpoints whose queue pairs and queues may have events. Unlist one before
