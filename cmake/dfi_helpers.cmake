@@ -63,6 +63,33 @@ function(dfi_protobuf variable dir)
 	set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
+# dfi_module(<name> [<library>...]): libdfi-<name>.so, beside libdfi.so, which is
+# built with it: the objects of dfi_<name>_objects and src/<...>/module.c.
+function(dfi_module name)
+	set(target dfi_${name})
+	add_library(${target} MODULE
+		${dfi_${name}_module}
+		$<TARGET_OBJECTS:${target}_objects>
+		$<TARGET_OBJECTS:dfi_module_objects>
+		$<FILTER:$<TARGET_OBJECTS:dfi_objects>,INCLUDE,${dfi_helpers}>)
+	dfi_compile_options(${target})
+	target_include_directories(${target} PRIVATE
+		${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+	target_link_libraries(${target}
+		PRIVATE PkgConfig::DFI_DEPS ${ARGN} Threads::Threads)
+	set(map ${PROJECT_SOURCE_DIR}/cmake/module.map)
+	target_link_options(${target} PRIVATE
+		-Wl,--version-script=${map} -Wl,--as-needed -Wl,-z,relro,-z,now
+		$<$<STREQUAL:${DFI_SANITIZE},>:-Wl,-z,defs>)
+	set_target_properties(${target} PROPERTIES
+		PREFIX ""
+		OUTPUT_NAME libdfi-${name}
+		C_VISIBILITY_PRESET hidden
+		LINK_DEPENDS ${map}
+		LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+	add_dependencies(dfi ${target})
+endfunction()
+
 # dfi_program(<name> [INSTALL] SOURCES <file>... [LIBRARIES <library>...]):
 # a program that uses the public interface and common/ only, in build/bin.
 function(dfi_program name)

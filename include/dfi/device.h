@@ -36,8 +36,8 @@ struct dfi_device_info {
  * ones. Any thread. It takes some milliseconds, and counts as a use of RDMA: a
  * child of a later fork() can't use it.
  *
- * -EINVAL: also, a setting is not valid. -ENODEV: there is no RDMA device, or
- * no driver for one; the text says what is missing.
+ * -EINVAL: also, a setting is not valid. -ENODEV: there is no RDMA device, no
+ * driver for one, or no libdfi-verbs.so; the text says what is missing.
  */
 DFI_API int dfi_device_list(
     int (*fn)(void *arg, const struct dfi_device_info *info), void *arg);

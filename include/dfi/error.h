@@ -20,7 +20,7 @@
  *   -ENOSPC      one of its limits is reached
  *   -EPROTO, -EBADMSG  what it holds is of another version, or damaged
  * Errors of all calls that use RDMA; the text says which device, and why:
- *   -ENODEV      no RDMA device here can be used
+ *   -ENODEV      no RDMA device here can be used, or the library lacks RDMA
  *   -EOPNOTSUPP  the device has no atomic operations, which sequencers and
  *                ordered flows need
  *   -EHOSTUNREACH, -ECONNREFUSED  the peer's host can't be reached from the

@@ -92,7 +92,8 @@ struct dfi_flow_needs {
  * Compute what a flow of these attributes would take, with the settings of this
  * context; nothing is created or reserved. Rings, shadow rings, send buffers
  * and source_bytes count towards DFI_RING_MEMORY_LIMIT. Any thread. Errors of
- * attributes are those of dfi_flow_create(). examples/small/estimate.c.
+ * attributes are those of dfi_flow_create(). -ENODEV: of a multicast, the
+ * library's part for RDMA is missing. examples/small/estimate.c.
  */
 DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
     struct dfi_flow_needs *estimate);

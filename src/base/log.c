@@ -112,7 +112,7 @@ static bool pass_on(
 void dfi__log(enum dfi_log_level level, const char *fmt, ...)
 {
 	const char *wrong = NULL;
-	char line[512], text[128];
+	char line[LOG_TEXT_SIZE], text[128];
 	bool to_stderr;
 	va_list ap;
 	CANCEL_OFF;
@@ -140,7 +140,7 @@ void dfi__log_seldom(struct log_throttle *throttle, enum dfi_log_level level,
     const char *fmt, ...)
 {
 	int64_t now = clock_now_ns();
-	char line[512];
+	char line[LOG_TEXT_SIZE];
 	va_list ap;
 
 	va_start(ap, fmt);

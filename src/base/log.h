@@ -11,6 +11,9 @@
 
 #include <dfi/log.h>
 
+/* Room for the longest line; longer ones are cut. */
+#define LOG_TEXT_SIZE 512
+
 void dfi__log(enum dfi_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), cold));
 

@@ -639,14 +639,6 @@ static inline uint64_t transport_region_receives(
 	return layout->n_rings * (layout->n_slots + TRANSPORT_RING_RECEIVES);
 }
 
-/*
- * The table of transports (transports.c); it ends with NULL. The first
- * transport makes regions, in memory that the contexts of one host share. The
- * others export these regions to other hosts; of them, a context starts the
- * first one whose device it has.
- */
-extern const struct transport_ops *const dfi__transports[];
-
 extern const struct transport_ops dfi__shm_ops;
 extern const struct transport_ops dfi__verbs_ops;
 

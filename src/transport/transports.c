@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of transports: the one place that knows which there are. */
-#include "transport.h"
+/* The rows of libdfi.a, which has all transports linked in. */
+#include "transports.h"
 
-const struct transport_ops *const dfi__transports[] = {
-	&dfi__shm_ops,
-	&dfi__verbs_ops,
-	NULL,
+const struct transport_row dfi__transports[] = {
+	{ .name = "shm", .ops = &dfi__shm_ops },
+#if DFI_VERBS
+	{ .name = "verbs", .ops = &dfi__verbs_ops },
+#endif
+	{ .name = NULL },
 };

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# symbols.sh LIBDFI_SO LIBDFI_A NM READELF: the functions that the headers
+# symbols.sh LIBDFI_SO LIBDFI_A NM READELF [MODULE]...: the functions that the headers
 # declare with DFI_API or DFI_INLINE, those that cmake/dfi.map lists and those
 # that libdfi.so exports are the same; its soname and dependencies are as
-# decided; libdfi.a defines no name outside dfi_*, where it could clash with an
+# decided, also of the modules, which export dfi_module only, and use no symbol of the
+# library; libdfi.a defines no name outside dfi_*, where it could clash with an
 # application's; and nothing is called that ends the process, writes to stdout,
 # or changes what signals and processors the application has chosen.
 set -euo pipefail
@@ -12,6 +13,7 @@ export LC_ALL=C
 cd "$(dirname "$0")/../.."
 
 library=$1 archive=$2 nm=$3 readelf=$4
+shift 4
 failed=0
 
 differ() # WHAT FILE_A FILE_B: lines that are only in A
@@ -66,22 +68,48 @@ differ "listed in cmake/dfi.map, not defined by the library" \
 differ "exported by the library, not listed in cmake/dfi.map" \
 	"$tmp/exported" "$tmp/listed"
 
+needed_by() # LIBRARY
+{
+	"$readelf" -dW "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p'
+}
+
 dynamic=$("$readelf" -dW "$library")
 soname=$(sed -n 's/.*(SONAME).*\[\(.*\)\]$/\1/p' <<< "$dynamic")
 if [ "$soname" != libdfi.so.0 ]; then
 	echo "soname is '$soname', not libdfi.so.0"
 	failed=1
 fi
-for needed in $(sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' <<< "$dynamic"); do
+for needed in $(needed_by "$library"); do
 	case $needed in
 	libc.so.6 | libm.so.6 | ld-linux-*) ;;
 	libevent_core-* | libevent_openssl-* | libevent_pthreads-*) ;;
 	libcrypto.so.3 | libprotobuf-c.so.* | libssl.so.3) ;;
-	libibverbs.so.* | librdmacm.so.*) ;;
 	*)
 		echo "the library depends on $needed"
 		failed=1 ;;
 	esac
+done
+
+for module in "$@"; do
+	if "$nm" -D --undefined-only --format=posix "$module" | grep '^dfi_'; then
+		echo "${module##*/} uses these symbols of the library: add them to src/modules"
+		failed=1
+	fi
+	exported=$("$nm" -D --defined-only --format=posix "$module" |
+		awk '{ print $1 }' | xargs)
+	if [ "$exported" != dfi_module ]; then
+		echo "${module##*/} exports '$exported', not dfi_module alone"
+		failed=1
+	fi
+	for needed in $(needed_by "$module"); do
+		case ${module##*/}:$needed in
+		*:libc.so.6 | *:ld-linux-* | *:libevent_core-*) ;;
+		libdfi-verbs.so:libibverbs.so.* | libdfi-verbs.so:librdmacm.so.*) ;;
+		*)
+			echo "${module##*/} depends on $needed"
+			failed=1 ;;
+		esac
+	done
 done
 
 foreign=$("$nm" -g --defined-only --format=posix "$archive" |
@@ -97,8 +125,9 @@ forbidden='_?exit|_Exit|quick_exit|abort|atexit|on_exit|system|stdout|puts'
 forbidden+='|putchar|printf|vprintf|__v?printf_chk|signal|sigaction|sigprocmask'
 forbidden+='|bsd_signal|raise|sched_setaffinity|pthread_setaffinity_np|setenv'
 forbidden+='|putenv|unsetenv|setlocale|chdir|umask|setrlimit64?'
-"$nm" -D --undefined-only --format=posix "$library" |
-	awk '{ sub(/@.*/, "", $1); print $1 }' > "$tmp/called"
+for file in "$library" "$@"; do
+	"$nm" -D --undefined-only --format=posix "$file"
+done | awk '{ sub(/@.*/, "", $1); print $1 }' > "$tmp/called"
 if ! grep -qx memcpy "$tmp/called"; then
 	echo "found no call of memcpy in the library: is this list whole?"
 	failed=1

@@ -4,7 +4,7 @@
 # install.sh CMAKE GENERATOR BUILD_DIR CC: what `cmake --install` puts under a prefix is
 # complete: a program builds against it and runs, through pkg-config with the
 # shared and with the static library, and through the CMake package with both. As a
-# part of another project, DFI installs nothing.
+# part of another project, DFI installs nothing. DFI_VERBS=OFF needs no rdma-core.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -43,7 +43,8 @@ done
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name dfi.pc)")
 export PKG_CONFIG_PATH
 libdir=$(realpath "$PKG_CONFIG_PATH/..")
-for name in libdfi.so libdfi.so.0 libdfi.a; do
+modules=$(cd "$build/lib" && echo libdfi-*.so)
+for name in libdfi.so libdfi.so.0 libdfi.a $modules; do
 	step "$name is installed" test -e "$libdir/$name"
 done
 
@@ -85,6 +86,24 @@ step "as a part of another project: install" \
 step "as a part of another project: installs nothing of DFI" \
 	test "$(find "$tmp/parent-prefix" -type f -printf '%P ')" = \
 	"share/parent/CMakeLists.txt "
+
+# Without RDMA, on a machine whose pkg-config knows no rdma-core.
+cat > "$tmp/pkg-config" << 'END'
+#!/bin/sh
+case "$*" in *libibverbs* | *librdmacm*) exit 1 ;; esac
+exec pkg-config "$@"
+END
+chmod +x "$tmp/pkg-config"
+step "DFI_VERBS=OFF: configure" "$cmake" -S tests/checks/parent \
+	-B "$tmp/parent" -DDFI_VERBS=OFF -DPKG_CONFIG_EXECUTABLE="$tmp/pkg-config"
+step "DFI_VERBS=OFF: build the table of transports" \
+	"$cmake" --build "$tmp/parent" --target dfi_static_objects
+transports=$(find "$tmp/parent" -name 'transports.c.o')
+step "DFI_VERBS=OFF: the table has shared memory" grep -q dfi__shm_ops "$transports"
+if grep -q dfi__verbs_ops "$transports"; then
+	echo "failed: DFI_VERBS=OFF: the table has no verbs"
+	exit 1
+fi
 
 for program in dfi-registry dfi-info dfi-bench; do
 	if [ -e "$build/bin/$program" ]; then

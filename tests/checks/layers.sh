@@ -66,7 +66,8 @@ allowed() # FILE INCLUDED
 		[[ $included == src/* ]] ;;
 	common/*)
 		[[ $included == common/* ]] ;;
-	tests/unit/* | tests/stress/* | tests/fuzz/* | tests/transport/*)
+	tests/unit/* | tests/stress/* | tests/fuzz/* | tests/transport/* | \
+		tests/proc/other_module.c)
 		[[ $included == src/* || $included == bench/* ||
 			$included == common/* || $included == examples/* ||
 			$included == tests/* ]] ;;

@@ -238,14 +238,14 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 	struct endpoint endpoint = {
 		.node = { 7, 8, "n", "h", { 9, 10, 11 }, 12, 13 },
 		.region = { 4096, 2,
-		    { { dfi__transports[0],
+		    { { &dfi__transports[0],
 			  { "@dfi-1-abc", UINT64_MAX, 4096 } },
-			{ dfi__transports[1],
+			{ &dfi__transports[1],
 			    { "10.0.0.1:18515", 10, 4096 } } },
 		    "it has none" },
 		.device = "a device",
 		.sequencer = { 12, 1,
-		    { { dfi__transports[1], { "10.0.0.1:18515", 13, 12 } } },
+		    { { &dfi__transports[1], { "10.0.0.1:18515", 13, 12 } } },
 		    "why not" },
 		.done = true,
 		.has_port = true,
@@ -274,12 +274,12 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
  */
 Test(descriptor, address_of_an_unknown_transport_is_left_out)
 {
-	const struct transport_ops unknown = { .name = "no_such" };
+	const struct transport_row unknown = { .name = "no_such" };
 	struct endpoint endpoint = {
 		.node = { 7, 8, "n", "h", { 9, 10, 11 }, 12, 13 },
 		.region = { 4096, 2,
 		    { { &unknown, { "far", 10, 4096 } },
-			{ dfi__transports[0], { "@near", 11, 4096 } } } },
+			{ &dfi__transports[0], { "@near", 11, 4096 } } } },
 	};
 	struct endpoint back;
 	size_t size;
@@ -311,8 +311,8 @@ static int decode_region(struct published_region region)
 
 Test(descriptor, addresses_of_a_region_make_sense)
 {
-	const struct transport_ops *memory = dfi__transports[0];
-	const struct transport_ops *network = dfi__transports[1];
+	const struct transport_row *memory = &dfi__transports[0];
+	const struct transport_row *network = &dfi__transports[1];
 	struct published_region region = {
 		.size = 4096,
 		.n_addresses = 2,
@@ -346,10 +346,10 @@ Test(descriptor, text_with_control_characters_is_refused)
 					   12, 13 },
 		.region = { .size = 1,
 		    .n_addresses = 1,
-		    .addresses[0].transport = dfi__transports[0] },
+		    .addresses[0].transport = &dfi__transports[0] },
 		.sequencer = { .size = 1,
 		    .n_addresses = 1,
-		    .addresses[0].transport = dfi__transports[1] } };
+		    .addresses[0].transport = &dfi__transports[1] } };
 	char address[TRANSPORT_ADDRESS_SIZE];
 	struct flow flow = make_flow(), back;
 	struct endpoint bad;
@@ -489,7 +489,7 @@ Test(descriptor, damaged_endpoint_is_refused_or_harmless)
 		.node = { 7, 8, "n", "h" },
 		.region = { .size = 4096,
 		    .n_addresses = 1,
-		    .addresses[0] = { dfi__transports[0],
+		    .addresses[0] = { &dfi__transports[0],
 			{ "@dfi-1-abc", UINT64_MAX, 4096 } } },
 	};
 	size_t size;

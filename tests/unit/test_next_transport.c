@@ -140,7 +140,7 @@ Test(next_transport, is_the_only_one_where_a_network_is_demanded)
 Test(next_transport, is_of_the_kind_that_the_address_has)
 {
 	const struct region_address there = {
-		.transport = &loopback_ops,
+		.transport = transport_row("loopback"),
 		.name.address = "loopback:1:1",
 	};
 	struct transport *transport;

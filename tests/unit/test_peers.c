@@ -208,7 +208,8 @@ static struct endpoint make_target(void)
 		.node = dfi->node,
 		.region = { .size = 4096,
 		    .n_addresses = 1,
-		    .addresses[0] = { dfi__transports[0], { "@x", 7, 4096 } } },
+		    .addresses[0] = { &dfi__transports[0],
+			{ "@x", 7, 4096 } } },
 	};
 }
 

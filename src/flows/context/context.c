@@ -168,7 +168,7 @@ static int enter(struct dfi *dfi, const char *registry,
 	if (ret < 0)
 		return ret;
 	dfi__client_set_grace(dfi->registry, dfi->settings.registry_grace_ms);
-	ret = dfi__transports[0]->start(
+	ret = dfi__transports[0].ops->start(
 	    dfi->loop, &dfi->settings, NULL, &dfi->transport);
 	if (!ret)
 		ret = dfi__processes_new(dfi, &dfi->processes);

@@ -5,12 +5,13 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/settings.h"
-#include "transport/transport.h"
+#include "transport/transports.h"
 
 int dfi_device_list(
     int (*fn)(void *arg, const struct dfi_device_info *info), void *arg)
 {
-	const struct transport_ops *const *ops;
+	const struct transport_row *row = dfi__transports;
+	const struct transport_ops *ops;
 	struct settings settings;
 	int ret;
 	CANCEL_POINT;
@@ -20,9 +21,13 @@ int dfi_device_list(
 	ret = dfi__settings_load(&settings);
 	if (ret < 0)
 		return ret;
-	for (ops = dfi__transports; *ops; ops++)
-		if ((*ops)->devices)
-			return (*ops)->devices(&settings, fn, arg);
+	for (; row->name; row++) {
+		ret = transport_table(row, &ops);
+		if (ret < 0)
+			return ret;
+		if (ops->devices)
+			return ops->devices(&settings, fn, arg);
+	}
 	return dfi__fail(
 	    -ENODEV, "dfi_device_list: no transport of this library uses any");
 }

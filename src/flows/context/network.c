@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/loop.h"
 #include "registry/client/client.h"
-#include "transport/transport.h"
+#include "transport/transports.h"
 #include "context.h"
 #include "node_table.h"
 
@@ -132,7 +132,7 @@ static bool find_token(
 	return known;
 }
 
-static int start(struct network *network, const struct transport_ops *ops,
+static int start(struct network *network, const struct transport_row *row,
     const char *route_to, struct transport **transport)
 {
 	struct dfi *dfi = network->dfi;
@@ -142,9 +142,10 @@ static int start(struct network *network, const struct transport_ops *ops,
 		.find = find_token,
 		.arg = network,
 	};
-	int ret = 0;
+	const struct transport_ops *ops;
+	int ret = transport_table(row, &ops);
 
-	if (!network->watch)
+	if (!ret && !network->watch)
 		ret = dfi__client_watch(dfi->registry, "nodes/", on_event,
 		    network, deadline_in_ms(dfi->settings.open_timeout_ms),
 		    &network->watch);
@@ -160,18 +161,18 @@ static int start(struct network *network, const struct transport_ops *ops,
 
 const char *dfi__network_name(void)
 {
-	return dfi__transports[1] ? dfi__transports[1]->name : "a network";
+	return dfi__transports[1].name ? dfi__transports[1].name : "a network";
 }
 
 /* Start the first transport that finds its device. */
 static int start_first(struct network *network)
 {
-	const struct transport_ops *const *ops = dfi__transports + 1;
+	const struct transport_row *row = dfi__transports + 1;
 	int ret = dfi__fail(-ENODEV, "this library has no network transport");
 
-	for (; ret == -ENODEV && *ops; ops++)
+	for (; ret == -ENODEV && row->name; row++)
 		ret = start(
-		    network, *ops, network->registry, &network->transport);
+		    network, row, network->registry, &network->transport);
 	return ret;
 }
 
@@ -246,7 +247,7 @@ static int reach(struct network *network, const struct region_address *address,
 
 	*transport = NULL;
 	for (i = 0; i < n; i++) {
-		if (all[i]->ops != address->transport)
+		if (strcmp(all[i]->ops->name, address->transport->name) != 0)
 			continue;
 		if (all[i]->ops->reaches(all[i], address->name.address)) {
 			*transport = all[i];

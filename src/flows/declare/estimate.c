@@ -158,10 +158,11 @@ static int combine_source_bytes(const struct flow *flow, uint64_t *bytes)
 }
 
 /* The members that are 0 without RDMA. */
-static void fill_network(
+static int fill_network(
     struct dfi *dfi, const struct flow *flow, struct dfi_flow_needs *estimate)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(flow);
+	int ret;
 
 	/* The sequencer has its own queue pair and its own receives. */
 	estimate->source_queue_pairs = flow->ordered;
@@ -170,15 +171,17 @@ static void fill_network(
 		estimate->sequencer_shadow_bytes =
 		    dfi__shared_counter_image_bytes(dfi);
 	if (flow_is_cast(flow)) {
-		dfi__cast_port_bytes(dfi, flow,
+		ret = dfi__cast_port_bytes(dfi, flow,
 		    &estimate->target_datagram_bytes,
 		    &estimate->source_datagram_bytes);
+		if (ret < 0)
+			return ret;
 		estimate->target_bytes += estimate->target_datagram_bytes;
 		estimate->source_bytes += estimate->source_datagram_bytes;
 		estimate->target_descriptors += CAST_FILES;
 		estimate->source_descriptors += CAST_FILES;
 		estimate->source_queue_pairs++;
-		return;
+		return 0;
 	}
 	estimate->shadow_bytes = image_bytes(dfi, flow);
 	if (flow->kind == DFI_REPLICATE)
@@ -187,6 +190,7 @@ static void fill_network(
 	estimate->source_queue_pairs += flow->n_targets;
 	estimate->target_receives = receives(flow);
 	estimate->source_receives += flow->n_targets * TRANSPORT_RING_RECEIVES;
+	return 0;
 }
 
 static int fill(
@@ -223,7 +227,7 @@ static int fill(
 	if (!ret && flow->fan_in)
 		return fill_tree(dfi, flow, transport, estimate);
 	if (!ret && !transport_is_memory(transport))
-		fill_network(dfi, flow, estimate);
+		ret = fill_network(dfi, flow, estimate);
 	return ret;
 }
 

@@ -156,24 +156,43 @@ struct multicast_attr dfi__cast_port(
 	return dfi__cast_attr(&config);
 }
 
-void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
+/* The first transport with multicast, for where no device can be used. */
+static int find_multicast(const struct mcast_ops **mcast)
+{
+	const struct transport_row *row = dfi__transports;
+	const struct transport_ops *ops;
+	int ret;
+
+	for (; row->name; row++) {
+		ret = transport_table(row, &ops);
+		if (ret < 0)
+			return ret;
+		*mcast = ops->mcast;
+		if (*mcast)
+			return 0;
+	}
+	return dfi__fail(
+	    -EOPNOTSUPP, "no transport of this library has multicast");
+}
+
+int dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
     uint64_t *target, uint64_t *source)
 {
 	struct multicast_attr at_target = dfi__cast_port(dfi, flow, true);
 	struct multicast_attr at_source = dfi__cast_port(dfi, flow, false);
-	const struct transport_ops *const *ops = dfi__transports;
-	const struct mcast_ops *mcast = NULL;
-	struct transport *network;
+	struct transport *network = NULL;
+	const struct mcast_ops *mcast;
+	int ret = 0;
 
-	if (dfi__network_open_multicast(dfi, &network) == 0)
+	if (dfi__network_open_multicast(dfi, &network) == 0) {
 		mcast = network->ops->mcast;
-	else
+	} else {
 		network = NULL;
-	/*
-	 * Without a device, the limit of any transport with multicast applies.
-	 */
-	for (; !mcast && *ops; ops++)
-		mcast = (*ops)->mcast;
-	*target = mcast ? mcast->bytes(network, &at_target) : 0;
-	*source = mcast ? mcast->bytes(network, &at_source) : 0;
+		ret = find_multicast(&mcast);
+	}
+	if (ret < 0)
+		return ret;
+	*target = mcast->bytes(network, &at_target);
+	*source = mcast->bytes(network, &at_source);
+	return 0;
 }

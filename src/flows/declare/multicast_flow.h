@@ -34,9 +34,11 @@ int dfi__cast_check(const struct flow *flow, uint32_t largest);
 
 /*
  * The bytes that the ports of a target and of a source take and lock, without
- * the ring that a source sends from. They are 0 if this context has no device.
+ * the ring that a source sends from. Without a device, the limits of
+ * the first transport with multicast apply. -EOPNOTSUPP: none has. -ENODEV: its
+ * module can't be used.
  */
-void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
+int dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
     uint64_t *target, uint64_t *source);
 
 /* The configuration that both ends of the flow share, without a device. */

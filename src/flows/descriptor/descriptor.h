@@ -15,7 +15,7 @@
 #include "base/ip.h"
 #include "buffers/ring.h"
 #include "transport/multicast.h"
-#include "transport/transport.h"
+#include "transport/transports.h"
 
 struct DfiFlow__Node;
 struct ProtobufCMessage;
@@ -135,7 +135,7 @@ static inline uint32_t flow_first_target(const struct flow *flow)
 
 /* The address of a region for one transport, which this library has. */
 struct region_address {
-	const struct transport_ops *transport;
+	const struct transport_row *transport;
 	struct region_name name;
 };
 
@@ -163,9 +163,6 @@ struct endpoint {
 	struct multicast_address port;
 	char device[TRANSPORT_WAY_SIZE]; /* it uses, for people; or "" */
 };
-
-/* The transport of that name; NULL: this library has none. */
-const struct transport_ops *dfi__transport_find(const char *name);
 
 /* Fill in the addresses of a region: of its transport, and of its export's. */
 void dfi__region_publish(

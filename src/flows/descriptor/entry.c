@@ -119,10 +119,11 @@ void dfi__region_publish(
 
 	published->size = region->name.size;
 	published->has_unknown = false;
-	address->transport = region->transport->ops;
+	address->transport = transport_row(region->transport->ops->name);
 	address++->name = region->name;
 	if (region->export && region->export->name.address[0]) {
-		address->transport = region->export->transport->ops;
+		address->transport = transport_row(
+		    region->export->transport->ops->name);
 		address++->name = region->export->name;
 	}
 	published->n_addresses = (uint32_t)(address - published->addresses);
@@ -135,7 +136,7 @@ static const struct region_address *find_address(
 	uint32_t i;
 
 	for (i = 0; i < published->n_addresses; i++, address++)
-		if ((address->transport == dfi__transports[0]) == is_memory)
+		if ((address->transport == dfi__transports) == is_memory)
 			return address;
 	return NULL;
 }
@@ -189,21 +190,11 @@ static DfiFlow__Region *region_to_message(
 	return &message->region;
 }
 
-const struct transport_ops *dfi__transport_find(const char *name)
-{
-	const struct transport_ops *const *ops = dfi__transports;
-
-	while (*ops && strcmp((*ops)->name, name) != 0)
-		ops++;
-	return *ops;
-}
-
 /* Addresses of a transport that this library lacks are of no use here. */
 static bool address_from_message(
     const DfiFlow__Address *message, struct published_region *published)
 {
-	const struct transport_ops *ops = dfi__transport_find(
-	    message->transport);
+	const struct transport_row *row = transport_row(message->transport);
 	struct region_address *address;
 
 	uint32_t i;
@@ -212,13 +203,13 @@ static bool address_from_message(
 	    !text_is_sane(message->name, TRANSPORT_ADDRESS_SIZE))
 		return false;
 	for (i = 0; i < published->n_addresses; i++)
-		if (published->addresses[i].transport == ops)
+		if (published->addresses[i].transport == row)
 			return false;
-	published->has_unknown |= !ops;
-	if (!ops || published->n_addresses == REGION_MAX_ADDRESSES)
+	published->has_unknown |= !row;
+	if (!row || published->n_addresses == REGION_MAX_ADDRESSES)
 		return true;
 	address = &published->addresses[published->n_addresses++];
-	address->transport = ops;
+	address->transport = row;
 	strcpy(address->name.address, message->name);
 	address->name.key = message->key;
 	address->name.size = published->size;

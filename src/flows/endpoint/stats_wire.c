@@ -201,7 +201,7 @@ static bool read_transport(
 	    stats->transport, sizeof(stats->transport), message->transport);
 	copy_text(stats->device, sizeof(stats->device), message->device);
 	copy_text(stats->address, sizeof(stats->address), message->address);
-	stats->is_known = dfi__transport_find(message->transport) != NULL;
+	stats->is_known = transport_row(message->transport) != NULL;
 	stats->writes = message->writes;
 	stats->bytes = message->bytes;
 	stats->credits = message->credits;

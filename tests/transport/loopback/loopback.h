@@ -22,7 +22,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "transport/transport.h"
+#include "transport/transports.h"
 
 struct loopback_remote;
 

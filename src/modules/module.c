@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libdfi.so opens its modules. */
+#include "module.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int fail_memory(const struct module_place *place)
+{
+	return dfi__fail(-ENOMEM, "%s: out of memory", place->what);
+}
+
+/*
+ * The file's path. The linker noted the folder when it loaded the library:
+ * a relative path would mean another one after chdir(2).
+ */
+static int find(const struct module_place *place, char **path)
+{
+	static const char anchor;
+	char *folder;
+	Dl_info info;
+	void *self;
+	int ret = 0;
+
+	if (!dladdr(&anchor, &info))
+		return dfi__fail(-ENODEV,
+		    "%s: libdfi.so is not a file, so its "
+		    "folder is not known",
+		    place->what);
+	self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	if (!self)
+		return dfi__fail(-ENODEV,
+		    "%s: cannot find libdfi.so's folder: %s", place->what,
+		    dlerror());
+	folder = malloc(PATH_MAX);
+	if (!folder || dlinfo(self, RTLD_DI_ORIGIN, folder) < 0 ||
+	    asprintf(path, "%s/%s", folder, place->file) < 0)
+		ret = fail_memory(place);
+	free(folder);
+	dlclose(self);
+	return ret;
+}
+
+static int check(const struct module_place *place, const char *path,
+    const struct module_abi *abi)
+{
+	const struct module_abi *own = &place->abi;
+
+	if (memcmp(abi, own, sizeof(*abi)) == 0)
+		return 0;
+	return dfi__fail(-ENODEV,
+	    "%s: %s is of DFI %u.%u.%u (interface %u, %u and %u bytes), but "
+	    "libdfi.so beside it is of DFI %u.%u.%u (interface %u, %u and %u "
+	    "bytes): install both from the same build",
+	    place->what, path, abi->version[0], abi->version[1],
+	    abi->version[2], abi->interface, abi->services_size,
+	    abi->table_size, own->version[0], own->version[1], own->version[2],
+	    own->interface, own->services_size, own->table_size);
+}
+
+static int load(const struct module_place *place, const char *path,
+    const struct module **module)
+{
+	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	const char *why = handle ? NULL : dlerror();
+
+	if (!handle && access(path, F_OK) < 0)
+		return dfi__fail(-ENODEV,
+		    "%s: there is no file %s: build DFI with -D%s=ON, and "
+		    "install it beside libdfi.so",
+		    place->what, path, place->option);
+	if (!handle)
+		return dfi__fail(-ENODEV, "%s: cannot load %s: %s: install %s",
+		    place->what, path, why, place->packages);
+	*module = dlsym(handle, "dfi_module");
+	if (*module)
+		return check(place, path, &(*module)->abi);
+	return dfi__fail(-ENODEV,
+	    "%s: %s is no module of DFI: install the one of libdfi.so's build",
+	    place->what, path);
+}
+
+int dfi__module_open(const struct module_place *place, const void **table)
+{
+	const struct module *module = NULL;
+	char *path;
+	int ret = find(place, &path);
+
+	if (ret < 0)
+		return ret;
+	ret = load(place, path, &module);
+	free(path);
+	if (ret < 0)
+		return ret;
+	module->use(&dfi__services);
+	*table = module->table;
+	return 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The transports that this library knows. */
+#ifndef DFI_TRANSPORT_TRANSPORTS_H
+#define DFI_TRANSPORT_TRANSPORTS_H
+
+#include <string.h>
+#include "transport.h"
+
+struct transport_row {
+	const char *name; /* as in the table that it stands for */
+	/* Linked in; NULL: load() opens a module, and returns its table. */
+	const struct transport_ops *ops;
+	int (*load)(const struct transport_ops **ops);
+};
+
+/*
+ * They end with a name that is NULL. The first transport is linked in, and
+ * makes regions, in memory that the contexts of one host share. The others
+ * export these regions to other hosts; of them, a context starts the first one
+ * whose device it has. transports.c has the rows of libdfi.a,
+ * transports_modules.c those of libdfi.so.
+ */
+extern const struct transport_row dfi__transports[];
+
+/* NULL: the library does not know the transport. */
+static inline const struct transport_row *transport_row(const char *name)
+{
+	const struct transport_row *row = dfi__transports;
+
+	while (row->name && strcmp(row->name, name) != 0)
+		row++;
+	return row->name ? row : NULL;
+}
+
+/*
+ * Get the table of a row. -ENODEV: its module can't be used
+ * (modules/module.h).
+ */
+static inline int transport_table(
+    const struct transport_row *row, const struct transport_ops **ops)
+{
+	if (!row->ops)
+		return row->load(ops);
+	*ops = row->ops;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of libdfi.so: transports with a network are modules. */
+#include "modules/module.h"
+#include "transports.h"
+
+static int load(
+    const struct module_place *place, const struct transport_ops **ops)
+{
+	const void *table;
+	int ret = dfi__module_open(place, &table);
+
+	if (!ret)
+		*ops = table;
+	return ret;
+}
+
+static int load_verbs(const struct transport_ops **ops)
+{
+	static const struct module_place place = {
+		.file = "libdfi-verbs.so",
+		.what = "transport verbs (RDMA)",
+		.option = "DFI_VERBS",
+		.packages = "libibverbs1 and librdmacm1",
+		.abi = MODULE_ABI(struct transport_ops),
+	};
+
+	return load(&place, ops);
+}
+
+const struct transport_row dfi__transports[] = {
+	{ .name = "shm", .ops = &dfi__shm_ops },
+	{ .name = "verbs", .load = load_verbs },
+	{ .name = NULL },
+};

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_modules.sh BIN_DIR LIBDFI_SO OTHER_MODULE: libdfi.so opens libdfi-verbs.so from
+# its own folder when it needs RDMA, and tells what is wrong with it. Flows over shared
+# memory need no module.
+set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
+bin=$1 library=$2 other=$3
+tmp=$(mktemp -d)
+trap 'end_children; rm -rf "$tmp"' EXIT
+
+here=$tmp/here
+mkdir "$here" "$tmp/elsewhere"
+cp "$library" "$here/libdfi.so.0"
+module=$here/libdfi-verbs.so
+
+run() # PROGRAM [ARGUMENT]...: with the libdfi.so of $here
+{
+	LD_LIBRARY_PATH=$here timeout $wait_limit "$bin/$1" "${@:2}" > "$tmp/out" 2>&1
+}
+
+tells() # TEXT
+{
+	grep -qF "$1" "$tmp/out" || fail "no '$1' in: $(cat "$tmp/out")"
+}
+
+tells_twice() # TEXT: an endpoint that needs RDMA, and the list of devices
+{
+	! DFI_TRANSPORT=verbs run hello_flow || fail "hello_flow needs no module"
+	tells "target "
+	tells "$1"
+	run dfi-info devices || fail "dfi-info devices: $(cat "$tmp/out")"
+	tells "$1"
+}
+
+# There is none.
+run hello_flow || fail "hello_flow needs a module: $(cat "$tmp/out")"
+tells_twice "there is no file $module: build DFI with -DDFI_VERBS=ON"
+
+# One elsewhere counts for nothing.
+cp "$other" "$tmp/elsewhere/libdfi-verbs.so"
+(cd "$tmp/elsewhere" && here=$here:$tmp/elsewhere tells_twice "there is no file $module")
+
+# The folder is known where the library was named by a relative path.
+(cd "$tmp" && here=here && tells_twice "there is no file $module")
+
+cp "$other" "$module"
+tells_twice "$module is of DFI 9.8.7"
+tells "libdfi.so beside it is of DFI $("$bin/dfi-info" --version | grep -o '[0-9.]*$') "
+
+echo "no library" > "$module"
+tells_twice "cannot load $module"
+tells "install libibverbs1 and librdmacm1"
+
+cp "$(ldd "$library" | awk '/libprotobuf-c/ { print $3 }')" "$module"
+tells_twice "$module is no module of DFI"
+
+# The right one, whatever devices there are.
+real=${library%/*}/libdfi-verbs.so
+if [ -e "$real" ]; then
+	cp "$real" "$module"
+	run dfi-info devices || fail "dfi-info devices: $(cat "$tmp/out")"
+	! grep -F "$module" "$tmp/out" || fail "the module is not taken"
+fi
