@@ -433,11 +433,25 @@ static bool needs_registry(const struct options *options)
 	    strcmp(options->what, "config") != 0;
 }
 
+/* Complains, and returns false, if none can be asked. */
 static bool names_registry(const struct options *options)
 {
-	const char *variable = getenv("DFI_REGISTRY");
+	const char *name = options->registry ? options->registry
+					     : getenv("DFI_REGISTRY");
 
-	return options->registry || (variable && *variable);
+	if (!name || !*name)
+		complain("no registry is named: give its address with "
+			 "--registry, or set DFI_REGISTRY, such as "
+			 "unix:/run/dfi.sock");
+	else if (!strncmp(name, "local:", strlen("local:")))
+		complain("the registry %s is private to each process: only "
+			 "that process can list it; give the address of a "
+			 "dfi-registry with --registry, such as "
+			 "unix:/run/dfi.sock",
+		    name);
+	else
+		return true;
+	return false;
 }
 
 int main(int argc, char **argv)
@@ -485,12 +499,8 @@ int main(int argc, char **argv)
 	if (options_check(&argp, argv))
 		return EX_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	if (needs_registry(&options) && !names_registry(&options)) {
-		complain("no registry is named: give its address with "
-			 "--registry, or set DFI_REGISTRY, such as "
-			 "unix:/run/dfi.sock");
+	if (needs_registry(&options) && !names_registry(&options))
 		return EXIT_FAILURE;
-	}
 	attr.registry = options.registry;
 	attr.node_name = "dfi-info";
 	if (needs_registry(&options) && dfi_open(&attr, &dfi) < 0) {

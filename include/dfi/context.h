@@ -77,7 +77,11 @@ struct dfi_attr {
 	 * to the registry, counts. A stopped process is not dead then.
 	 */
 	uint32_t lease_ttl_ms;
-	const char *registry;     /* default DFI_REGISTRY; see registry.h */
+	/*
+	 * The address of a registry, or "local:", see registry.h. Default
+	 * DFI_REGISTRY.
+	 */
+	const char *registry;
 	const char *node_name;    /* shown to peers: 1 to 63 characters of
 				     printable ASCII; default the host name */
 	uint32_t open_timeout_ms; /* default DFI_OPEN_TIMEOUT, 10000 */

@@ -8,6 +8,13 @@
  * thread (context.h), with all signals masked. A client learns how to reach
  * into members' memory; docs/registry.md says whom a registry serves, and its
  * limits.
+ *
+ * Contexts of one process need none: those with "local:" as the address of
+ * their registry share a private one, without a socket, a thread, or limits.
+ * "local:NAME" is another one, for each NAME. It begins with the first of these
+ * contexts. With the last it ends, and forgets persistent flows. Their leases
+ * end when they are closed. A forked child has none of its parent's: it begins
+ * with its own. No other process can see it, dfi-info included.
  */
 #ifndef DFI_REGISTRY_H
 #define DFI_REGISTRY_H

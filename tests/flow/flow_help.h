@@ -33,7 +33,11 @@ struct kv {
 
 extern const struct dfi_schema kv_schema;
 
-/* A registry in this process and two of its contexts. */
+/*
+ * A registry in this process and two of its contexts. With
+ * DFI_TEST_REGISTRY=local: the contexts share a private one, and registry is
+ * NULL.
+ */
 struct rig {
 	struct dfi_registry *registry;
 	struct dfi *dfi;
@@ -44,6 +48,8 @@ void rig_start(struct rig *rig);
 /* Fails the test if an endpoint is still open. */
 void rig_stop(struct rig *rig);
 struct dfi *rig_join(const struct rig *rig);
+/* The address of its registry. */
+const char *rig_address(const struct rig *rig);
 
 /* Random numbers by splitmix64, for which every seed is good. */
 struct rng {

@@ -478,7 +478,7 @@ Test(flow, nodes_are_listed_with_their_endpoints)
 	struct dfi_source *source;
 	struct dfi *dfi;
 
-	attr.registry = dfi_registry_address(rig.registry);
+	attr.registry = rig_address(&rig);
 	attr.node_name = "worker-3";
 	cr_assert_eq(dfi_open(&attr, &dfi), 0);
 	create_kv_flow(dfi, "f", 1, 1, 4, 4);

@@ -233,7 +233,7 @@ Test(barrier, without_a_timeout_members_that_never_open_are_named)
 	struct dfi_barrier *barrier;
 	struct dfi *dfi;
 
-	attr.registry = dfi_registry_address(rig.registry);
+	attr.registry = rig_address(&rig);
 	attr.open_timeout_ms = SHORT_MS;
 	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_barrier_open(dfi, "b", 9, 8, &barrier), 0);

@@ -356,7 +356,8 @@ Test(lone_messages, of_a_registry_that_is_not_there)
 	expect(dfi_open(NULL, &none), -EINVAL,
 	    "no registry is named: set DFI_REGISTRY, or the program "
 	    "dfi_attr.registry, to "
-	    "the address of a dfi-registry, such as unix:/run/dfi.sock");
+	    "the address of a dfi-registry, such as unix:/run/dfi.sock, "
+	    "or to local: within one process");
 	attr.registry = "unix:/nowhere/dfi.sock";
 	expect(dfi_open(&attr, &none), -ECONNREFUSED,
 	    "nobody answers at registry address 'unix:/nowhere/dfi.sock': "
@@ -364,7 +365,8 @@ Test(lone_messages, of_a_registry_that_is_not_there)
 	attr.registry = "somewhere";
 	expect(dfi_open(&attr, &none), -EINVAL,
 	    "registry address 'somewhere': unknown kind; use unix:PATH, "
-	    "unix:@NAME, tcp:IP:PORT or tcp:[IPV6]:PORT, the IP in digits");
+	    "unix:@NAME, tcp:IP:PORT or tcp:[IPV6]:PORT, the IP in digits, "
+	    "or local: within one process");
 }
 
 /* Of the context, the flow and target 0. */

@@ -364,6 +364,7 @@ no_registry() # ADDRESS TEXT
 	has "$tmp/log" "$2"
 }
 no_registry "" "no registry is named: .* --registry"
+no_registry local: "private to each process"
 no_registry unix:/ "a directory is there, no socket"
 no_registry "unix:$tmp" "a directory is there, no socket"
 no_registry "unix:$tmp/log" "a regular file is there, no socket"

@@ -238,7 +238,8 @@ int dfi_open(const struct dfi_attr *user, struct dfi **out)
 		ret = dfi__fail(-EINVAL,
 		    "no registry is named: set DFI_REGISTRY, or the program "
 		    "dfi_attr.registry, to the address of a dfi-registry, "
-		    "such as unix:/run/dfi.sock");
+		    "such as unix:/run/dfi.sock, or to local: within one "
+		    "process");
 		goto free_dfi;
 	}
 	ret = fill_node(&dfi->node, attr.node_name);

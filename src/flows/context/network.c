@@ -37,7 +37,8 @@ struct network {
 
 static bool is_local(const char *registry)
 {
-	static const char *const local[] = { "unix:", "tcp:127.", "tcp:[::1]" };
+	static const char *const local[] = { "local:", "unix:", "tcp:127.",
+		"tcp:[::1]" };
 	size_t i;
 
 	for (i = 0; i < sizeof(local) / sizeof(local[0]); i++)

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/loop.h"
+#include "registry/local/local.h"
 #include "registry/remote/remote.h"
 #include "ops.h"
 
@@ -29,9 +30,12 @@ int dfi__client_open(struct loop *loop, const char *address,
 {
 	int ret = check_thread(loop);
 
-	return ret ? ret
-		   : dfi__remote_open(loop, address, security, lease_ttl_ms,
-			 deadline, client);
+	if (ret)
+		return ret;
+	if (!strncmp(address, LOCAL_SCHEME, strlen(LOCAL_SCHEME)))
+		return dfi__local_open(loop, address, client);
+	return dfi__remote_open(
+	    loop, address, security, lease_ttl_ms, deadline, client);
 }
 
 void dfi__client_set_grace(struct registry_client *client, uint32_t ms)

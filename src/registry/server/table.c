@@ -82,6 +82,7 @@ struct table_item dfi__table_item(const struct entry *entry)
 		.value = value_of(entry),
 		.size = entry->size,
 		.revision = entry->put.revision,
+		.owner = entry->owner,
 		.at = entry,
 	};
 	return item;

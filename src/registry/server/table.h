@@ -39,6 +39,7 @@ struct table_item {
 	const void *value;
 	size_t size;
 	uint64_t revision; /* of the key's last change */
+	uint64_t owner;    /* which client made it; 0: unknown */
 	const void *at;    /* the table's own, for dfi__table_step() */
 };
 

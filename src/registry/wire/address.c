@@ -96,8 +96,16 @@ int dfi__address_parse(const char *text, struct address *address)
 		ret = parse_unix(text, &parsed);
 	else if (!strncmp(text, "tcp:", strlen("tcp:")))
 		ret = parse_tcp(text, &parsed);
+	else if (!strncmp(text, "local:", strlen("local:")))
+		ret = dfi__fail(-EINVAL,
+		    "registry address '%s': contexts of one process share it "
+		    "without a dfi-registry, which listens at %s",
+		    text, ADDRESS_SYNTAX);
 	else
-		ret = bad_address(text, "unknown kind");
+		ret = dfi__fail(-EINVAL,
+		    "registry address '%s': unknown kind; use %s, or local: "
+		    "within one process",
+		    text, ADDRESS_SYNTAX);
 	if (ret)
 		return ret;
 	*address = parsed;

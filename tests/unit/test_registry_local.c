@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The registry inside a process: who shares it, when it ends, and forks. */
+#include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <dfi/error.h>
+
+#include "registry_help.h"
+
+enum {
+	LARGE = 60000, /* bytes; nothing else allocates as much at once */
+};
+
+static struct loop *loop, *other_loop;
+static struct registry_client *client, *other;
+static struct ear ear;
+static _Atomic bool memory_is_short;
+
+/* The linker replaces the library's calls of malloc(). */
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+	return memory_is_short && size >= LARGE ? NULL : __real_malloc(size);
+}
+
+static struct registry_client *open_at(struct loop *at, const char *address)
+{
+	struct registry_client *new = NULL;
+
+	cr_assert_eq(dfi__client_open(at, address, NULL, 0, soon(), &new), 0,
+	    "%s", dfi_errmsg());
+	return new;
+}
+
+static void setup(void)
+{
+	ear_init(&ear);
+	loop = start_loop();
+	other_loop = start_loop();
+	client = open_at(loop, "local:");
+	other = open_at(other_loop, "local:");
+}
+
+static void teardown(void)
+{
+	dfi__client_close(client);
+	dfi__client_close(other);
+	dfi__loop_stop(loop);
+	dfi__loop_stop(other_loop);
+}
+
+TestSuite(local, .init = setup, .fini = teardown);
+
+static int create(struct registry_client *by, const char *key,
+    const char *value, unsigned flags)
+{
+	return dfi__client_create(
+	    by, key, value, strlen(value), flags, soon(), NULL);
+}
+
+static int put(struct registry_client *by, const char *key, const char *value)
+{
+	return dfi__client_put(by, key, value, strlen(value), 0, soon(), NULL);
+}
+
+static size_t count(struct registry_client *by, const char *prefix)
+{
+	struct registry_value *values;
+	size_t n;
+
+	cr_assert_eq(dfi__client_list(by, prefix, soon(), &values, &n), 0);
+	dfi__registry_values_free(values, n);
+	return n;
+}
+
+Test(local, a_watch_hears_keys_that_exist_and_then_all_changes)
+{
+	struct registry_watch *watch;
+	uint64_t revision;
+
+	cr_assert_eq(put(other, "a/2", "two"), 0);
+	cr_assert_eq(put(client, "a/1", "one"), 0);
+	cr_assert_eq(
+	    dfi__client_watch(client, "a/", ear_hear, &ear, soon(), &watch), 0);
+	cr_assert_str_eq(ear.log, "+a/1=one +a/2=two ");
+	cr_assert_eq(
+	    dfi__client_put(other, "a/1", "new", 3, 0, soon(), &revision), 0);
+	cr_assert_eq(
+	    dfi__client_delete(other, "a/1", revision - 1, soon()), -ENOENT);
+	cr_assert_eq(dfi__client_delete(other, "a/1", revision, soon()), 0);
+	cr_assert_eq(put(other, "b", "unwatched"), 0);
+	ear_expect(&ear, "+a/1=one +a/2=two +a/1=new -a/1 ");
+	dfi__client_unwatch(watch);
+	cr_assert_eq(put(other, "a/3", "unheard"), 0);
+	cr_assert_eq(
+	    dfi__client_watch_key(client, "b", ear_hear, &ear, soon(), &watch),
+	    0);
+	cr_assert_str_eq(
+	    ear.log, "+a/1=one +a/2=two +a/1=new -a/1 +b=unwatched ");
+}
+
+static struct registry_watch *ended;
+
+static void hear_and_end(void *arg, const struct registry_event *event)
+{
+	ear_hear(arg, event);
+	dfi__client_unwatch(ended);
+}
+
+Test(local, a_watch_can_end_itself)
+{
+	struct registry_watch *watch;
+	struct ear control;
+
+	ear_init(&control);
+	cr_assert_eq(
+	    dfi__client_watch(client, "", hear_and_end, &ear, soon(), &ended),
+	    0);
+	cr_assert_eq(
+	    dfi__client_watch(client, "", ear_hear, &control, soon(), &watch),
+	    0);
+	cr_assert_eq(put(other, "a", "1"), 0);
+	cr_assert_eq(put(other, "a", "2"), 0);
+	ear_expect(&control, "+a=1 +a=2 ");
+	cr_assert_str_eq(ear.log, "+a=1 ");
+}
+
+Test(local, a_client_that_closes_takes_its_leased_keys_along)
+{
+	struct registry_client *third = open_at(loop, "local:");
+	struct registry_watch *watch;
+
+	cr_assert_eq(
+	    dfi__client_watch(client, "", ear_hear, &ear, soon(), &watch), 0);
+	cr_assert_eq(create(third, "leased", "x", CLIENT_LEASED), 0);
+	cr_assert_eq(create(third, "stays", "x", 0), 0);
+	cr_assert_eq(create(other, "leased", "y", CLIENT_LEASED), -EEXIST);
+	dfi__client_close(third);
+	cr_assert_eq(count(other, "leased"), 0);
+	cr_assert_eq(count(other, "stays"), 1);
+	ear_expect(&ear, "+leased=x +stays=x -leased ");
+}
+
+/* Neither forgets, renews nor retires what has another owner by now. */
+Test(local, a_key_of_another_client_is_left_alone)
+{
+	struct registry_value value;
+
+	cr_assert_eq(create(client, "a", "mine", CLIENT_SHARED), 0);
+	cr_assert_eq(dfi__client_delete(other, "a", 0, soon()), 0);
+	dfi__client_forget(client, "a");
+	dfi__client_renew(client, "a", "mine", 4);
+	cr_assert_eq(count(client, "a"), 0);
+	cr_assert_eq(create(other, "a", "theirs", CLIENT_LEASED), 0);
+	dfi__client_forget(client, "a");
+	dfi__client_renew(client, "a", "mine", 4);
+	dfi__client_retire(client, "a", "mine", 4);
+	cr_assert_eq(
+	    dfi__client_change(client, "a", "mine", 4, soon()), -EEXIST);
+	cr_assert_eq(dfi__client_get(client, "a", soon(), &value), 0);
+	cr_assert_str_eq(value.data, "theirs");
+	dfi__registry_value_free(&value);
+	cr_assert_eq(dfi__client_change(other, "a", "new", 3, soon()), 0);
+	dfi__client_renew(other, "a", "newer", 5);
+	cr_assert_eq(dfi__client_get(client, "a", soon(), &value), 0);
+	cr_assert_str_eq(value.data, "newer");
+	dfi__registry_value_free(&value);
+	dfi__client_forget(other, "a");
+	cr_assert_eq(dfi__client_get(client, "a", soon(), &value), -ENOENT);
+}
+
+Test(local, a_join_that_fails_leaves_neither_watch_nor_key)
+{
+	struct registry_entry entry = { .key = "a", .value = "b", .size = 1 };
+	struct registry_interest interest = {
+		.prefix = "",
+		.fn = ear_hear,
+		.arg = &ear,
+	};
+
+	cr_assert_eq(put(other, "a", "taken"), 0);
+	cr_assert_eq(
+	    dfi__client_join(client, &interest, 1, &entry, soon()), -EEXIST);
+	cr_assert_eq(put(other, "b", "unheard"), 0);
+	cr_assert_eq(dfi__loop_check(loop, soon()), 0);
+	cr_assert_str_eq(ear.log, "");
+	entry.key = "c";
+	cr_assert_eq(dfi__client_join(client, &interest, 1, &entry, soon()), 0);
+	ear_expect(&ear, "+a=taken +b=unheard +c=b ");
+	dfi__client_leave(interest.watch, "c");
+	cr_assert_eq(count(other, "c"), 0);
+	cr_assert_str_eq(ear.log, "+a=taken +b=unheard +c=b ");
+}
+
+Test(local, another_name_is_another_registry)
+{
+	struct registry_client *apart = open_at(loop, "local:tests");
+
+	cr_assert_eq(put(client, "a", "1"), 0);
+	cr_assert_eq(count(apart, ""), 0);
+	cr_assert_eq(put(apart, "b", "1"), 0);
+	cr_assert_eq(put(apart, "c", "1"), 0);
+	cr_assert_eq(count(other, ""), 1);
+	dfi__client_close(apart);
+}
+
+/* A sanitizer notices what the last client leaves. */
+Test(local, ends_with_the_last_client)
+{
+	struct registry_client *first = open_at(loop, "local:short");
+	struct registry_client *last = open_at(loop, "local:short");
+
+	cr_assert_eq(put(first, "a", "1"), 0);
+	dfi__client_close(first);
+	cr_assert_eq(count(last, ""), 1);
+	dfi__client_close(last);
+	last = open_at(loop, "local:short");
+	cr_assert_eq(count(last, ""), 0);
+	dfi__client_close(last);
+}
+
+Test(local, a_client_without_memory_for_an_event_is_lost_and_says_so)
+{
+	struct registry_watch *watch;
+	char *large = calloc(1, LARGE);
+
+	cr_assert_eq(
+	    dfi__client_watch(client, "", ear_hear, &ear, soon(), &watch), 0);
+	memory_is_short = true;
+	cr_assert_eq(dfi__client_put(other, "a", large, LARGE, 0, soon(), NULL),
+	    0, "%s", dfi_errmsg());
+	memory_is_short = false;
+	ear_expect(&ear, "LOST ");
+	cr_assert_eq(put(client, "b", "1"), -ENOTCONN);
+	cr_assert(
+	    strstr(dfi_errmsg(), "no memory for an event"), "%s", dfi_errmsg());
+	cr_assert_eq(put(other, "b", "1"), 0);
+	cr_assert_str_eq(ear.log, "LOST ");
+	free(large);
+}
+
+enum {
+	N_OPENERS = 4,
+	N_OPENINGS = 50,
+};
+
+static void ignore(void *arg, const struct registry_event *event)
+{
+	(void)event;
+	atomic_fetch_add((_Atomic unsigned *)arg, 1);
+}
+
+/* Open, join, leave and close, while others do. Returns a text if it failed. */
+static void *open_often(void *arg)
+{
+	struct registry_client *opened;
+	struct registry_interest interest = { .prefix = "", .fn = ignore };
+	struct registry_entry entry = { .value = "x", .size = 1 };
+	_Atomic unsigned heard = 0;
+	struct loop *own;
+	char key[16];
+	int i;
+
+	interest.arg = (void *)&heard;
+	snprintf(key, sizeof(key), "%d", *(int *)arg);
+	entry.key = key;
+	if (dfi__loop_start("opener", &own))
+		return "no loop";
+	for (i = 0; i < N_OPENINGS; i++) {
+		if (dfi__client_open(
+			own, "local:crowd", NULL, 0, soon(), &opened))
+			return "cannot open";
+		if (dfi__client_join(opened, &interest, 1, &entry, soon()))
+			return "cannot join";
+		dfi__client_leave(interest.watch, key);
+		dfi__client_close(opened);
+	}
+	dfi__loop_stop(own);
+	return NULL;
+}
+
+Test(local, many_threads_open_and_close_at_once)
+{
+	pthread_t threads[N_OPENERS];
+	int i, numbers[N_OPENERS];
+	void *failed;
+
+	for (i = 0; i < N_OPENERS; i++) {
+		numbers[i] = i;
+		cr_assert_eq(
+		    pthread_create(&threads[i], NULL, open_often, &numbers[i]),
+		    0);
+	}
+	for (i = 0; i < N_OPENERS; i++) {
+		pthread_join(threads[i], &failed);
+		cr_assert_null(failed, "%s", (char *)failed);
+	}
+	dfi__client_close(client);
+	client = open_at(loop, "local:crowd");
+	cr_assert_eq(count(client, ""), 0);
+}
+
+static _Atomic bool forked;
+
+static void *put_until_forked(void *arg)
+{
+	while (!forked)
+		if (put(arg, "a", "1"))
+			return "cannot put";
+	return NULL;
+}
+
+/* Returns a step that failed. */
+static int use_in_child(void)
+{
+	struct registry_client *own;
+	struct registry_value value;
+	struct loop *child_loop;
+
+	if (dfi__loop_start("child", &child_loop))
+		return 1;
+	if (dfi__client_open(child_loop, "local:", NULL, 0, soon(), &own))
+		return 2;
+	if (dfi__client_get(own, "a", soon(), &value) != -ENOENT)
+		return 3;
+	if (put(own, "b", "1"))
+		return 4;
+	dfi__client_close(own);
+	dfi__loop_stop(child_loop);
+	return 0;
+}
+
+/* The parent's other thread may be within a call as it forks. */
+Test(local, a_forked_child_begins_with_its_own)
+{
+	pthread_t thread;
+	void *failed;
+	int i, status;
+	pid_t pid;
+
+	cr_assert_eq(put(client, "a", "1"), 0);
+	cr_assert_eq(
+	    pthread_create(&thread, NULL, put_until_forked, client), 0);
+	for (i = 0; i < 20; i++) {
+		pid = fork();
+		if (!pid)
+			_exit(use_in_child());
+		cr_assert_gt(pid, 0);
+		cr_assert_eq(waitpid(pid, &status, 0), pid);
+		cr_assert_eq(status, 0, "the child's status: %#x", status);
+	}
+	forked = true;
+	pthread_join(thread, &failed);
+	cr_assert_null(failed, "%s", (char *)failed);
+	cr_assert_eq(count(other, ""), 1);
+}
