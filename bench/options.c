@@ -32,7 +32,7 @@ void raw_options_parse(int argc, char **argv, struct raw_options *options)
 {
 	static const struct argp_option table[] = {
 		{ "sweep", KEY_SWEEP, NULL, 0,
-		    "try segments of 4K to 64K and rings of 64K to 64M", 0 },
+		    "Try segments of 4K to 64K and rings of 64K to 64M", 0 },
 		{ 0 },
 	};
 	static const struct argp argp = {
@@ -57,7 +57,9 @@ static void check_shuffle(
 	if (!options->n_target_threads)
 		options->n_target_threads = options->n_targets;
 	if (options->n_target_threads > options->n_targets)
-		usage_error(state, "--target-threads: more than targets");
+		usage_error(state,
+		    "--target-threads %u: more than --targets %u",
+		    options->n_target_threads, options->n_targets);
 	for (i = 0; i < options->n_apis; i++) {
 		if (options->n_target_threads < options->n_targets &&
 		    options->apis[i] != API_BATCH &&
@@ -136,31 +138,38 @@ void shuffle_options_parse(
     int argc, char **argv, struct shuffle_options *options)
 {
 	static const struct argp_option table[] = {
-		{ "sources", KEY_SOURCES, "N", 0, "(default 1)", 0 },
-		{ "targets", KEY_TARGETS, "N", 0, "(default 1)", 0 },
+		{ "sources", KEY_SOURCES, "N", 0,
+		    "Sources, a thread each, 1 to 4096 (default 1)", 0 },
+		{ "targets", KEY_TARGETS, "N", 0,
+		    "Targets, 1 to 4096 (default 1)", 0 },
 		{ "target-threads", KEY_TARGET_THREADS, "N", 0,
-		    "threads that share the targets, each polling several "
+		    "Threads that share the targets; each polls several "
 		    "(default: one for each target)",
 		    0 },
 		{ "api", KEY_API, "LIST", 0,
-		    "push, cursor, batch or claim (default: all four)", 0 },
+		    "Calls to measure: push, cursor, batch or claim, several "
+		    "with commas (default: all four)",
+		    0 },
 		{ "routing", KEY_ROUTING, "hash|round-robin|direct", 0,
-		    "of tuples pushed one by one (default hash)", 0 },
+		    "Routing of tuples that are pushed one by one (default "
+		    "hash)",
+		    0 },
 		{ "batch", KEY_BATCH, "N", 0,
-		    "tuples of one push_batch (default 1024)", 0 },
+		    "Tuples of one dfi_source_push_batch() (default 1024)", 0 },
 		{ "no-baseline", KEY_NO_BASELINE, NULL, 0,
-		    "measure the flow only", 0 },
+		    "Measure the flow only", 0 },
 		{ "vs-one-to-one", KEY_ONE_TO_ONE, NULL, 0,
-		    "the baseline is the same flow with one source and one "
-		    "target, not the hand-written ring",
+		    "Compare with the same flow with one source and one "
+		    "target, instead of the hand-written ring",
 		    0 },
 		{ "raw-geometry", KEY_RAW_GEOMETRY, "SIZExN", 0,
-		    "segments of the hand-written ring (default: the flow's)",
+		    "Segments of the hand-written ring, as 8Kx16: size and "
+		    "number (default: as the flow's)",
 		    0 },
 		{ "raw-copies", KEY_RAW_COPIES, NULL, 0,
-		    "the hand-written ring's tuples are made outside of it and "
-		    "copied in, as those of a push are (default: made in "
-		    "place); with one target, and --api push or cursor",
+		    "Make the tuples of the hand-written ring outside of it "
+		    "and copy them in, as a push does (default: make them in "
+		    "place). Only with one target and --api push or cursor",
 		    0 },
 		{ 0 },
 	};
@@ -222,13 +231,12 @@ void latency_options_parse(
 {
 	static const struct argp_option table[] = {
 		{ "iterations", KEY_ITERATIONS, "N", 0,
-		    "round trips of a round (default 200000; 10000 with "
-		    "--one-core)",
+		    "Round trips of a round, 1 to 100000000 (default 200000; "
+		    "10000 with --one-core)",
 		    0 },
 		{ "one-core", KEY_ONE_CORE, NULL, 0,
-		    "pin both ends to one processor, where the baseline "
-		    "yields; "
-		    "implied if there is only one",
+		    "Pin both ends to one processor, where the baseline "
+		    "yields. Default if there is only one",
 		    0 },
 		{ 0 },
 	};
@@ -264,17 +272,19 @@ void idle_options_parse(int argc, char **argv, struct idle_options *options)
 {
 	static const struct argp_option table[] = {
 		{ "how", KEY_HOW, "consume|fd|group", 0,
-		    "wait in a consuming call, as --wait says (default), or "
-		    "in poll() for the descriptor of the target, or of a "
-		    "group",
+		    "Wait in a consuming call, as --wait says, or in poll() on "
+		    "the descriptor of the target (fd) or of a target group "
+		    "(default consume)",
 		    0 },
 		{ 0 },
 	};
 	static const struct argp argp = {
 		.options = table,
 		.parser = parse_idle,
-		.doc = "Measure the processor time of a target that waits for "
-		       "--seconds without getting a tuple.",
+		.doc =
+		    "Measure the processor time of a target that waits for "
+		    "--seconds and gets no tuple. The defaults of this command "
+		    "are --seconds 5, --repeat 1, --procs 2 and --wait block.",
 		.children = common_children,
 	};
 
@@ -321,22 +331,22 @@ void sequencer_options_parse(
 {
 	static const struct argp_option table[] = {
 		{ "clients", KEY_CLIENTS, "LIST", 0,
-		    "threads that take numbers; one result for each (default "
-		    "1,2,4,8,16)",
+		    "Threads that take numbers, 1 to 4096: a list with commas, "
+		    "with a result for each (default 1,2,4,8,16)",
 		    0 },
 		{ "batch", KEY_BATCH, "N", 0,
-		    "numbers taken by one call (default 1)", 0 },
+		    "Numbers that one call takes (default 1)", 0 },
 		{ "iterations", KEY_ITERATIONS, "N", 0,
-		    "calls of all threads in a round (default 4000000)", 0 },
+		    "Calls of all threads in a round (default 4000000)", 0 },
 		{ 0 },
 	};
 	static const struct argp argp = {
 		.options = table,
 		.parser = parse_sequencer,
-		.doc = "Measure how fast threads take numbers of a sequencer "
-		       "of another process, beside fetch-and-add on a bare "
-		       "word. Options of flows do nothing here; DFI_TRANSPORT "
-		       "says how numbers are taken.",
+		.doc = "Measure how fast threads take numbers of another "
+		       "process's sequencer, beside fetch-and-add on a bare "
+		       "word. DFI_TRANSPORT says how numbers travel. Options "
+		       "of flows have no effect.",
 		.children = common_children,
 	};
 
@@ -371,7 +381,7 @@ void setup_options_parse(int argc, char **argv, struct setup_options *options)
 {
 	static const struct argp_option table[] = {
 		{ "iterations", KEY_ITERATIONS, "N", 0,
-		    "flows, one after another (default 2000)", 0 },
+		    "Flows, one after another (default 2000)", 0 },
 		{ 0 },
 	};
 	static const struct argp argp = {
@@ -380,7 +390,7 @@ void setup_options_parse(int argc, char **argv, struct setup_options *options)
 		.doc = "Measure the time to create a flow, attach a target and "
 		       "a source, send the first tuple, close, and remove the "
 		       "flow, in one process. --repeat, --procs and other "
-		       "options of rounds do nothing here.",
+		       "options of rounds have no effect.",
 		.children = common_children,
 	};
 

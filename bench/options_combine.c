@@ -19,11 +19,15 @@ static void check_combine(
 	refuse_role(state, common);
 	for (i = 0; i < common->n_tuple_sizes; i++)
 		if (common->tuple_sizes[i] < LEAST_TUPLE)
-			usage_error(
-			    state, "--tuple-size: at least %d", LEAST_TUPLE);
+			usage_error(state,
+			    "--tuple-size %u: a tuple of this command has at "
+			    "least %d bytes",
+			    common->tuple_sizes[i], LEAST_TUPLE);
 	for (i = 0; i < options->n_fan_ins; i++)
 		if (options->fan_ins[i] == 1)
-			usage_error(state, "--fan-in: 0, or at least 2");
+			usage_error(state,
+			    "--fan-in 1: a combiner has 2 inputs or more; 0: "
+			    "no tree");
 }
 
 static error_t parse_combine(int key, char *arg, struct argp_state *state)
@@ -68,31 +72,34 @@ void combine_options_parse(
 {
 	static const uint32_t usual_size[] = { 16 };
 	static const struct argp_option table[] = {
-		{ "sources", KEY_SOURCES, "N", 0, "(default 8)", 0 },
+		{ "sources", KEY_SOURCES, "N", 0,
+		    "Sources, a thread each, 1 to 4096 (default 8)", 0 },
 		{ "groups", KEY_GROUPS, "LIST", 0,
-		    "different keys, evenly spread; 0: nothing is grouped by "
-		    "(default 1,1000,1000000)",
+		    "Different keys, evenly spread, up to 100000000: a list "
+		    "with commas, with a result for each; 0: one group, "
+		    "without a key (default 1,1000,1000000)",
 		    0 },
 		{ "source-combining", KEY_COMBINING, "LIST", 0,
-		    "off, on (as long as it pays) or always; in turns, a "
-		    "result for each (default off,on)",
+		    "off, on (as long as it pays) or always: a list with "
+		    "commas. They take turns, with a result for each (default "
+		    "off,on)",
 		    0 },
 		{ "fan-in", KEY_FAN_IN, "LIST", 0,
-		    "inputs of each combiner of a tree, which are threads "
-		    "beside the target; 0: no tree; in turns, a result for "
-		    "each (default 0)",
+		    "Inputs of each combiner of a tree: a list with commas. "
+		    "They take turns, with a result for each; 0: no tree. "
+		    "Combiners are threads beside the target (default 0)",
 		    0 },
 		{ "no-baseline", KEY_NO_BASELINE, NULL, 0,
-		    "measure the flow only", 0 },
+		    "Measure the flow only", 0 },
 		{ 0 },
 	};
 	static const struct argp argp = {
 		.options = table,
 		.parser = parse_combine,
-		.doc = "Measure a combiner flow that sums integers by a key, "
-		       "in turns with a shuffle flow with one source, and "
-		       "with a loop that was written by hand over a hash "
-		       "table like the flow's, fed from memory.",
+		.doc = "Measure a combiner flow that sums integers by a key. "
+		       "It takes turns with a shuffle flow with one source, "
+		       "and with a hand-written loop over a hash table like "
+		       "the flow's, fed from memory.",
 		.children = common_children,
 	};
 

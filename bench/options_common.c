@@ -14,44 +14,54 @@
 
 static const struct argp_option common_table[] = {
 	{ "procs", KEY_PROCS, "1|2", 0,
-	    "all threads in one process, or sources and targets in one each "
-	    "(default 1)",
+	    "Processes: 1 for all threads, or 2, one of the sources and one of "
+	    "the targets (default 1)",
 	    0 },
 	{ "tuple-size", KEY_TUPLE_SIZE, "LIST", 0,
-	    "bytes of a tuple, 8 or more; one result for each", 0 },
+	    "Bytes of a tuple, 8 to 1M: one size, or a list with commas, with "
+	    "a result for each",
+	    0 },
 	{ "segment-size", KEY_SEGMENT_SIZE, "SIZE", 0,
-	    "payload bytes of a ring's segment", 0 },
-	{ "segments", KEY_SEGMENTS, "N", 0, "segments of a ring", 0 },
+	    "Payload bytes of a ring's segment, 8 to 64M (default: the "
+	    "library's choice)",
+	    0 },
+	{ "segments", KEY_SEGMENTS, "N", 0,
+	    "Segments of a ring, 1 to 1048576 (default: the library's choice)",
+	    0 },
 	{ "wait", KEY_WAIT, "spin|adaptive|block", 0,
-	    "how threads wait (default adaptive)", 0 },
-	{ "repeat", KEY_REPEAT, "N", 0, "measured rounds (default 7)", 0 },
-	{ "seconds", KEY_SECONDS, "S", 0, "length of a round (default 0.2)",
-	    0 },
+	    "How threads wait (default adaptive)", 0 },
+	{ "repeat", KEY_REPEAT, "N", 0,
+	    "Measured rounds, 1 to 1000 (default 7)", 0 },
+	{ "seconds", KEY_SECONDS, "S", 0,
+	    "Length of a round, up to 3600 (default 0.2)", 0 },
 	{ "bytes", KEY_BYTES, "SIZE", 0,
-	    "volume of a round, instead of --seconds", 0 },
+	    "Bytes that a round moves, as 64M, instead of --seconds", 0 },
 	{ "pin", KEY_PIN, "CPULIST", 0,
-	    "processors of the sources' and then the targets' threads, in "
-	    "turn, and of their processes' other threads (default: one each "
-	    "if there are enough, the others anywhere)",
+	    "Processors, as 0,2-3. The threads of the sources and then of the "
+	    "targets take one each, in turn; other threads use those of their "
+	    "process (default: one for each thread if there are enough, else "
+	    "any)",
 	    0 },
-	{ "no-pin", KEY_NO_PIN, NULL, 0, "let threads run anywhere", 0 },
+	{ "no-pin", KEY_NO_PIN, NULL, 0, "Let threads run on any processor",
+	    0 },
 	{ "verify", KEY_VERIFY, NULL, 0,
-	    "check order, content and routing of every tuple in one more "
-	    "round (sums are always compared)",
+	    "Check order, content and routing of each tuple in an additional "
+	    "round. All rounds compare sums",
 	    0 },
 	{ "registry", KEY_REGISTRY, "ADDRESS", 0,
-	    "use this registry (default: start one)", 0 },
+	    "Use this registry (default: start one)", 0 },
 	{ "transport", KEY_TRANSPORT, "auto|shm|verbs", 0,
-	    "of the flows (default: as DFI_TRANSPORT says, else auto)", 0 },
+	    "How the flows move tuples (default DFI_TRANSPORT, else auto)", 0 },
 	{ "role", KEY_ROLE, "source|target", 0,
-	    "have only the sources, or the targets, here; another invocation "
-	    "with the same registry has the others, and takes all else from "
-	    "the sources' one (shuffle, replicate and latency)",
+	    "Run only the sources, or only the targets. Start dfi-bench with "
+	    "the other role and the same registry elsewhere; it takes all "
+	    "other options from the sources' side. For shuffle, replicate and "
+	    "latency",
 	    0 },
 	{ "timeout", KEY_TIMEOUT, "S", 0,
-	    "give up on a round after this long (default 60)", 0 },
-	{ "json", KEY_JSON, NULL, 0, "print one JSON object", 0 },
-	{ "csv", KEY_CSV, NULL, 0, "print comma-separated values", 0 },
+	    "Give up a round after S seconds, 1 to 86400 (default 60)", 0 },
+	{ "json", KEY_JSON, NULL, 0, "Print one JSON object", 0 },
+	{ "csv", KEY_CSV, NULL, 0, "Print comma-separated values", 0 },
 	{ 0 },
 };
 

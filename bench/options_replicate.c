@@ -69,40 +69,42 @@ void replicate_options_parse(
 	static const uint32_t small_size[] = { 64 };
 	static const struct argp_option table[] = {
 		{ "mode", KEY_MODE, "LIST", 0,
-		    "naive, multicast or ordered, which is multicast with one "
-		    "order of all segments at all targets; with one source "
-		    "that is only the price of its numbers, as nothing is "
-		    "merged (default: the first two, in turns)",
+		    "naive, multicast, or ordered: multicast with one order of "
+		    "all segments at all targets; with one source it measures "
+		    "only the price of the numbers. Several take turns "
+		    "(default naive,multicast)",
 		    0 },
 		{ "targets", KEY_TARGETS, "LIST", 0,
-		    "1 to 8, each with a thread of its own; results for each "
-		    "(default 1,2,4,8)",
+		    "Targets, 1 to 8, each with a thread: a list with commas, "
+		    "with a result for each (default 1,2,4,8)",
 		    0 },
 		{ "api", KEY_API, "LIST", 0,
-		    "push, cursor, batch or claim (default: all four)", 0 },
+		    "Calls to measure: push, cursor, batch or claim, several "
+		    "with commas (default: all four)",
+		    0 },
 		{ "batch", KEY_BATCH, "N", 0,
-		    "tuples of one push_batch (default 1024)", 0 },
+		    "Tuples of one dfi_source_push_batch() (default 1024)", 0 },
 		{ "no-baseline", KEY_NO_BASELINE, NULL, 0,
-		    "measure the flows only", 0 },
+		    "Measure the flows only", 0 },
 		{ "raw-copies", KEY_RAW_COPIES, NULL, 0,
-		    "the hand-written ring's tuples are made outside of it and "
-		    "copied in, as those of a push are; with --api push or "
-		    "cursor",
+		    "Make the tuples of the hand-written ring outside of it "
+		    "and copy them in, as a push does (default: make them in "
+		    "place). Only with --api push or cursor",
 		    0 },
 		{ "latency", KEY_LATENCY, NULL, 0,
-		    "the time from a request to the replies of all targets, "
-		    "over latency flows, instead of bandwidth",
+		    "Measure the time from a request to the replies of all "
+		    "targets, over latency flows, instead of bandwidth",
 		    0 },
 		{ "iterations", KEY_ITERATIONS, "N", 0,
-		    "requests of a round (default 20000)", 0 },
+		    "Requests of a round, 1 to 100000000 (default 20000)", 0 },
 		{ 0 },
 	};
 	static const struct argp argp = {
 		.options = table,
 		.parser = parse_replicate,
-		.doc = "Measure replicate flows of one source in turns, beside "
-		       "a hand-written ring that all targets read, and beside "
-		       "a shuffle flow with one target.",
+		.doc = "Measure replicate flows of one source. They take turns "
+		       "with a hand-written ring that all targets read, and "
+		       "with a shuffle flow with one target.",
 		.children = common_children,
 	};
 

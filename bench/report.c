@@ -204,7 +204,8 @@ int report_close(struct report *report)
 	json_t *all;
 
 	if (report->failed)
-		complain("what came out is not what went in");
+		complain("the sums of sent and received tuples differ: tuples "
+			 "are lost, repeated or damaged");
 	if (report->format == REPORT_JSON) {
 		all = json_pack("{s:s, s:s, s:O, s:O}", "experiment",
 		    report->experiment, "version", dfi_version(), "host",

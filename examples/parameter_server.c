@@ -460,11 +460,13 @@ static void parse(int argc, char **argv)
 		.options = no_options,
 		.parser = parse_argument,
 		.args_doc = "[WORKERS [WEIGHTS [ITERATIONS [SERVERS]]]]",
-		.doc = "Move weights towards the data of workers, by gradients "
-		       "that servers sum up, and check where they end. "
-		       "WORKERS (default 2) and SERVERS (1) are from 1 to 64, "
-		       "WEIGHTS (1000000) to 100000000, ITERATIONS (20) to "
-		       "1000000.",
+		.doc = "Move weights towards the data of workers: servers sum "
+		       "up the gradients of the workers in each iteration. At "
+		       "the end, check the weights.\v  WORKERS     threads "
+		       "with data, 1 to 64 (default 2)\n  WEIGHTS     numbers "
+		       "to move, 1 to 100000000 (default 1000000)\n  "
+		       "ITERATIONS  rounds, 1 to 1000000 (default 20)\n  "
+		       "SERVERS     threads that sum up, 1 to 64 (default 1)",
 	};
 	int i;
 

@@ -458,35 +458,36 @@ int main(int argc, char **argv)
 {
 	static const struct argp_option arguments[] = {
 		{ "registry", 'r', "ADDRESS", 0,
-		    "The registry to ask (default: DFI_REGISTRY)", 0 },
+		    "Address of the registry (default DFI_REGISTRY)", 0 },
 		{ "json", 'j', NULL, 0, "Print one JSON object", 0 },
 		{ "watch", 'w', "SECONDS", OPTION_ARG_OPTIONAL,
-		    "With stat: print it again and again, after SECONDS "
-		    "(default 1), with rates; with --json an object a line",
+		    "With stat: print it again every SECONDS (default 1), with "
+		    "rates; with --json one object in each line",
 		    0 },
 		{ 0 },
 	};
 	static const char doc[] =
-	    "Show what a DFI registry knows, the RDMA devices of this host, "
-	    "or all settings.\v"
-	    "  flows    the published flows, and their attached endpoints\n"
-	    "  nodes    the processes that are members\n"
-	    "  stat     counters of their sources and targets and of RDMA, and "
-	    "errors\n"
-	    "           that they met; only of processes of this host and "
-	    "user\n"
-	    "  devices  the RDMA devices of this host\n"
-	    "  config   all settings, and where their values come from\n\n"
-	    "For a registry at a TCP address, which serves TLS, set one of "
-	    "these:\n"
-	    "  DFI_REGISTRY_KEY=FILE  its key file\n"
-	    "  DFI_REGISTRY_CA=FILE  the authority that signed its "
+	    "Show what a DFI registry knows, the devices of this host, or all "
+	    "settings.\v  flows    published flows and their attached "
+	    "endpoints\n"
+	    "  nodes    processes that are members of the registry\n"
+	    "  stat     counters and errors of each process of this host and "
+	    "user: of its\n"
+	    "           sources, its targets and its devices\n"
+	    "  devices  devices of this host by which flows reach other hosts\n"
+	    "  config   all settings, their values, and where the values come "
+	    "from\n"
+	    "\n"
+	    "A registry at a TCP address serves TLS. To use it, set one of:\n"
+	    "  DFI_REGISTRY_KEY=FILE    key file of the registry\n"
+	    "  DFI_REGISTRY_CA=FILE     authority that signed the registry's "
 	    "certificate\n"
-	    "  DFI_REGISTRY_CERT=FILE, DFI_REGISTRY_PRIVATE_KEY=FILE  with CA, "
-	    "a certificate for this program\n"
-	    "DFI_REGISTRY_INSECURE=1 does without, on a closed test network, "
-	    "or "
-	    "where all users of the host are trusted.";
+	    "  DFI_REGISTRY_INSECURE=1  no TLS: on a closed test network, or "
+	    "where you\n"
+	    "                           trust all users of the host\n"
+	    "\n"
+	    "With DFI_REGISTRY_CA, this program's certificate is "
+	    "DFI_REGISTRY_CERT=FILE and DFI_REGISTRY_PRIVATE_KEY=FILE.";
 	static const struct argp argp = { arguments, parse,
 		"flows|nodes|stat|devices|config", doc, NULL, NULL, NULL };
 	struct options options = { .registry = NULL };

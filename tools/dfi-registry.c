@@ -43,43 +43,51 @@ const char *argp_program_version = "dfi-registry " DFI_VERSION;
 static const char doc[] =
     "Serve a DFI registry until SIGTERM or SIGINT, or make a key file for one."
     "\v"
-    "ADDR is unix:PATH, unix:@NAME (an abstract socket), tcp:IP:PORT or "
-    "tcp:[IPV6]:PORT, where port 0 takes any free one, and tcp:0.0.0.0:PORT "
-    "and tcp:[::]:PORT are all addresses of this host. Without --listen the "
-    "registry takes an abstract socket with a random name. When it answers, it "
-    "prints where it listens.\n\n"
-    "PATH has at most 107 bytes, and lies best in a directory that only you "
-    "may write to: unix:$XDG_RUNTIME_DIR/dfi.sock, or, where that is not set, "
-    "unix:$HOME/dfi.sock. The registry holds a lock on PATH.lock as long as it "
-    "runs, and replaces the socket that a killed one has left. For containers, "
+    "ADDR is one of:\n"
+    "  unix:PATH         a Unix socket; PATH has at most 107 bytes\n"
+    "  unix:@NAME        an abstract Unix socket\n"
+    "  tcp:IP:PORT       port 0: any free one; IP 0.0.0.0: all of this host\n"
+    "  tcp:[IPV6]:PORT   the same; tcp:[::]:PORT: all of this host\n"
+    "The registry prints its address when it is ready.\n"
+    "\n"
+    "Put PATH into a directory that only you may write to: "
+    "unix:$XDG_RUNTIME_DIR/dfi.sock, or, if that variable is not set, "
+    "unix:$HOME/dfi.sock. The registry locks PATH.lock while it runs, and "
+    "replaces the socket of a killed registry. To give a container access, "
     "mount the directory, not the socket: after a restart, a socket that is "
-    "mounted alone no longer leads to the registry.\n\n"
+    "mounted alone does not lead to the registry.\n"
+    "\n"
     "A client of a registry can read and change what its members share. At a "
     "Unix socket the kernel identifies the client's user. Every user of this "
-    "host can reach a TCP address, also a loopback address. So there the "
-    "registry serves TLS 1.3 only, and only clients that prove who they are, "
-    "in one of two ways:\n\n"
+    "host can reach a TCP address, also a loopback address. There the registry "
+    "serves only TLS 1.3, and only clients that prove their identity, in one "
+    "of two ways:\n"
+    "\n"
     "A key. \"dfi-registry keygen FILE\" makes a file with 256 random bits. "
     "Start the registry with --key FILE, copy the file to all hosts, and set "
-    "DFI_REGISTRY_KEY to it there. Its mode must stay 0600.\n\n"
+    "DFI_REGISTRY_KEY to it there. Its mode must stay 0600.\n"
+    "\n"
     "Certificates. Start the registry with --cert, --private-key and --ca. Its "
     "certificate must name its IP address in subjectAltName. Set "
     "DFI_REGISTRY_CA, DFI_REGISTRY_CERT and DFI_REGISTRY_PRIVATE_KEY for its "
-    "clients.\n\n"
-    "Clients that are refused are logged to stderr, once a minute for each "
-    "reason.\n\n"
-    "Each client takes one file descriptor, and two at a Unix socket; the soft "
-    "limit (ulimit -Sn) is raised to the hard one.\n\n"
-    "Exit status: 0 after a signal, or if the key file was made; 64 for a "
-    "usage error; 78 if ADDR is a TCP address and clients need not prove who "
-    "they are; 1 if anything else fails.\n\n"
-    "DFI_LOG=error|warn|info|debug sets how much is logged to stderr.";
+    "clients.\n"
+    "\n"
+    "The registry logs refused clients to stderr, once a minute for each "
+    "reason. DFI_LOG=error|warn|info|debug sets how much it logs.\n"
+    "\n"
+    "A client takes one file descriptor, or two at a Unix socket. The registry "
+    "raises its soft limit (ulimit -Sn) to the hard one.\n"
+    "\n"
+    "Exit status: 0 after a signal, or when the key file is made; 64 for a "
+    "wrong command line; 78 if ADDR is a TCP address and nothing is set by "
+    "which clients prove their identity; 1 for any other failure.";
 
 static const struct argp_option option_table[] = {
 	{ .name = "listen",
 	    .key = 'l',
 	    .arg = "ADDR",
-	    .doc = "Listen at this address" },
+	    .doc = "Listen at this address (default: an abstract socket with a "
+		   "random name)" },
 	{ .name = "key",
 	    .key = 'k',
 	    .arg = "FILE",
@@ -87,30 +95,31 @@ static const struct argp_option option_table[] = {
 	{ .name = "cert",
 	    .key = OPTION_CERT,
 	    .arg = "FILE",
-	    .doc = "The registry's certificate, PEM" },
+	    .doc = "Certificate of the registry, PEM" },
 	{ .name = "private-key",
 	    .key = OPTION_PRIVATE_KEY,
 	    .arg = "FILE",
-	    .doc = "The private key of --cert, PEM, mode 0600" },
+	    .doc = "Private key of --cert, PEM, mode 0600" },
 	{ .name = "ca",
 	    .key = OPTION_CA,
 	    .arg = "FILE",
-	    .doc = "Serve only clients with a certificate signed by this "
-		   "authority, PEM; may be left out with --insecure" },
+	    .doc = "Serve only clients with a certificate that this authority "
+		   "signed, PEM. --insecure makes it optional" },
 	{ .name = "insecure",
 	    .key = OPTION_INSECURE,
 	    .doc = "Serve all clients of a TCP address: for a closed test "
-		   "network, or loopback where all users are trusted. Set "
-		   "DFI_REGISTRY_INSECURE=1 for the clients" },
+		   "network, or a loopback address if you trust all users of "
+		   "the host. Clients set DFI_REGISTRY_INSECURE=1" },
 	{ .name = "allow-user",
 	    .key = OPTION_ALLOW_USER,
 	    .arg = "USER",
 	    .doc = "Also serve processes of this user, a name or a number, at "
-		   "a Unix socket; may be repeated. Set DFI_REGISTRY_USER to "
-		   "the number of the registry's user there" },
+		   "a Unix socket; may be repeated. They set DFI_REGISTRY_USER "
+		   "to the number of the registry's user" },
 	{ .name = "print-address",
 	    .key = 'p',
-	    .doc = "Print only the address, as one line, when it answers" },
+	    .doc = "Print only the address, in one line, when the registry is "
+		   "ready" },
 	{ .name = NULL },
 };
 

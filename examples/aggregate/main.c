@@ -44,16 +44,17 @@ enum key {
 };
 
 static const struct argp_option table[] = {
-	{ "processes", 'p', "N", 0, "(default 2)", 0 },
-	{ "threads", 't', "N", 0, "of each process that push rows (default 2)",
-	    0 },
+	{ "processes", 'p', "N", 0, "Processes, 1 to 64 (default 2)", 0 },
+	{ "threads", 't', "N", 0,
+	    "Threads of each process that push rows, 1 to 64 (default 2)", 0 },
 	{ "fan-in", KEY_FAN_IN, "N", 0,
-	    "have combiners between threads that push rows and those that give "
-	    "results, each with at most N inputs",
+	    "Put combiners between the threads that push rows and those that "
+	    "give results. Each has at most N inputs, 2 to 4096 (default: no "
+	    "combiners)",
 	    0 },
 	{ "types", KEY_TYPES, "LIST", 0,
-	    "NAME=integer, NAME=real or NAME=text, with commas (default: as "
-	    "the values look)",
+	    "Types of columns: NAME=integer, NAME=real or NAME=text, several "
+	    "with commas (default: as the values look)",
 	    0 },
 	{ "process", KEY_PROCESS, "N", OPTION_HIDDEN, NULL, 0 },
 	{ "registry", KEY_REGISTRY, "ADDRESS", OPTION_HIDDEN, NULL, 0 },
@@ -115,7 +116,7 @@ static void parse(int argc, char **argv, struct options *options)
 		.doc = "Print the result of 'SELECT columns, aggregates FROM "
 		       "file.csv GROUP BY columns' as CSV, in no particular "
 		       "order. Aggregates are COUNT(*), COUNT, SUM, MIN, MAX "
-		       "and AVG. The file may be a pipe, as /dev/stdin.",
+		       "and AVG. The file may be a pipe, such as /dev/stdin.",
 	};
 
 	*options =

@@ -33,14 +33,20 @@ enum key {
 };
 
 static const struct argp_option table[] = {
-	{ "replicas", KEY_REPLICAS, "N", 0, "as at the replicas (default 3)",
+	{ "replicas", KEY_REPLICAS, "N", 0,
+	    "The same N as at the replicas, 1 to 9 (default 3)", 0 },
+	{ "registry", KEY_REGISTRY, "ADDRESS", 0,
+	    "Address of the registry (default DFI_REGISTRY)", 0 },
+	{ "cluster", KEY_CLUSTER, "NAME", 0, "The cluster's name (default kv)",
 	    0 },
-	{ "registry", KEY_REGISTRY, "ADDRESS", 0, "(default DFI_REGISTRY)", 0 },
-	{ "cluster", KEY_CLUSTER, "NAME", 0, "(default kv)", 0 },
 	{ "timeout", KEY_TIMEOUT, "MS", 0,
-	    "until the outcome counts as unknown (default 10000)", 0 },
+	    "Milliseconds after which the outcome counts as unknown, 1 to "
+	    "3600000 (default 10000)",
+	    0 },
 	{ "index-reads", KEY_INDEX_READS, NULL, 0,
-	    "read by a round of the leader's, not by the log", 0 },
+	    "The leader confirms a read by asking a majority once, instead of "
+	    "writing the read to the log",
+	    0 },
 	{ 0 },
 };
 
@@ -347,7 +353,7 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 		    arguments->words[0], nearest_action(arguments->words[0]));
 	else if (!action)
 		usage_error(state,
-		    "what is to be done? get, put, create, "
+		    "name a command: get, put, create, "
 		    "delete, cas, status, add, remove or replace");
 	else if (action->n_words != arguments->n_words)
 		usage_error(state, "%s takes %d arguments", action->name,
@@ -398,14 +404,16 @@ int main(int argc, char **argv)
 		.args_doc = "get KEY\nput KEY VALUE\ncreate KEY VALUE\n"
 			    "delete KEY\ncas KEY EXPECTED VALUE\nstatus\n"
 			    "add REPLICA\nremove REPLICA\nreplace REPLICA",
-		.doc = "Ask a replicated key-value store. create is a put "
-		       "where there is no value yet; status shows each "
-		       "replica's counters; add, remove and replace change the "
-		       "members: a replica of that number (below --replicas), "
-		       "started without a log, then takes the place.\v"
-		       "Exit status: 0 done; 1 no such key; 2 the value is "
-		       "another one; 3 the outcome is not known; 64 and above "
-		       "as in sysexits.h.",
+		.doc = "Send one request to a replicated key-value "
+		       "store.\n\ncreate puts a value where there is none yet. "
+		       "cas puts VALUE if the key has the value EXPECTED. "
+		       "status shows the counters of each replica. add, remove "
+		       "and replace change the members of the cluster: a "
+		       "replica with this number (below --replicas), started "
+		       "without a log, takes the place.\vExit status: 0 if the "
+		       "request succeeded; 1 if the key does not exist; 2 if "
+		       "it has another value; 3 if the outcome is unknown; 64 "
+		       "and above as in sysexits.h.",
 	};
 	struct arguments arguments = {
 		.client = {

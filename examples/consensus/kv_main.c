@@ -38,55 +38,64 @@ enum key {
 };
 
 static const struct argp_option table[] = {
-	{ "id", KEY_ID, "I", 0, "the number of this replica, from 0 (required)",
+	{ "id", KEY_ID, "I", 0, "Number of this replica, from 0 (required)",
 	    0 },
 	{ "replicas", KEY_REPLICAS, "N", 0,
-	    "how many replicas the cluster can have, with numbers below N; "
-	    "the same at all replicas and clients, and for ever (required)",
+	    "Most replicas that the cluster can have, 1 to 9; their numbers "
+	    "are below N. All replicas and clients name the same N, and it "
+	    "never changes (required)",
 	    0 },
 	{ "registry", KEY_REGISTRY, "ADDRESS", 0,
-	    "the registry (default DFI_REGISTRY)", 0 },
+	    "Address of the registry (default DFI_REGISTRY)", 0 },
 	{ "cluster", KEY_CLUSTER, "NAME", 0,
-	    "its name, which is in all messages and logs: a new cluster needs "
-	    "a new one (default kv)",
+	    "The cluster's name, which is in all messages and logs. A new "
+	    "cluster needs a new name (default kv)",
 	    0 },
 	{ "bootstrap", KEY_BOOTSTRAP, NULL, 0,
-	    "make a new cluster, with the other replicas that have this "
-	    "option; without effect where the cluster or its log exists",
+	    "Make a new cluster with the other replicas that have this option. "
+	    "No effect if the cluster or its log exists",
 	    0 },
 	{ "log", KEY_LOG, "DIR", 0,
-	    "keep the log and snapshots in this folder (default: in memory "
-	    "only, so that data lives as long as a majority does)",
+	    "Keep the log and snapshots in this folder (default: in memory "
+	    "only; data lives as long as a majority of the replicas)",
 	    0 },
 	{ "heartbeat", KEY_HEARTBEAT, "MS", 0,
-	    "how often the leader sends (default 5)", 0 },
+	    "Milliseconds between two messages of the leader, 1 to 10000 "
+	    "(default 5)",
+	    0 },
 	{ "election", KEY_ELECTION, "MS", 0,
-	    "time without a sign of the leader before an election, at random "
-	    "up to twice that (default 40)",
+	    "Milliseconds without a message of the leader after which an "
+	    "election starts, 1 to 60000. Each wait is random, up to twice as "
+	    "long (default 40)",
 	    0 },
 	{ "session", KEY_SESSION, "S", 0,
-	    "how long an unused session lasts (default 3600)", 0 },
+	    "Seconds after which an unused session ends, 1 to 1000000 (default "
+	    "3600)",
+	    0 },
 	{ "memory", KEY_MEMORY, "MIB", 0,
-	    "room for the log in memory (default 64)", 0 },
+	    "MiB of memory for the log, 1 to 1048576 (default 64)", 0 },
 	{ "spin", KEY_SPIN, "US", 0,
-	    "how long to look for messages before sleeping (default 0)", 0 },
-	{ "protocol", KEY_PROTOCOL, "NAME", 0,
-	    "paxos, or nopaxos: requests go to all replicas in one order, as "
-	    "long as none of them is lost (default paxos)",
-	    0 },
-	{ "multicast", KEY_MULTICAST, NULL, 0,
-	    "nopaxos: over RDMA, send a request to all replicas as one "
-	    "datagram; larger ones than the MTU go by paxos",
-	    0 },
-	{ "wiring", KEY_WIRING, "NAME", 0,
-	    "of paxos: pairs, or flows: four flows for all replicas and "
-	    "clients, as long as none of them is lost (default pairs)",
-	    0 },
-	{ "drop", KEY_DROP, "PPM", 0,
-	    "nopaxos: how many of a million segments to lose, for trials "
+	    "Microseconds to look for messages before sleeping, 0 to 1000000 "
 	    "(default 0)",
 	    0 },
-	{ "quiet", KEY_QUIET, NULL, 0, "print no lines about leaders", 0 },
+	{ "protocol", KEY_PROTOCOL, "NAME", 0,
+	    "paxos, or nopaxos: all replicas get requests in one order, as "
+	    "long as no request is lost (default paxos)",
+	    0 },
+	{ "multicast", KEY_MULTICAST, NULL, 0,
+	    "For nopaxos over RDMA: send a request to all replicas as one "
+	    "datagram. Requests larger than the MTU go by paxos",
+	    0 },
+	{ "wiring", KEY_WIRING, "NAME", 0,
+	    "For paxos: pairs, flows between each two processes; or "
+	    "flows, four flows for all of them, as long as none is lost "
+	    "(default pairs)",
+	    0 },
+	{ "drop", KEY_DROP, "PPM", 0,
+	    "For nopaxos, to test it: how many of a million segments to lose, "
+	    "0 to 1000000 (default 0)",
+	    0 },
+	{ "quiet", KEY_QUIET, NULL, 0, "Print no lines about leaders", 0 },
 	{ "with-parent", KEY_WITH_PARENT, NULL, OPTION_HIDDEN,
 	    "end when the parent process ends", 0 },
 	{ 0 },

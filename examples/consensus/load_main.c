@@ -19,15 +19,15 @@ enum {
 
 static const struct argp_option descriptions[] = {
 	{ NULL, 0, NULL, 0, "Store:", 1 },
-	{ "store", KEY_STORE, "NAME", 0, "The kind of store, see below", 0 },
-	{ "at", KEY_AT, "WHERE", 0, "Its address, see below", 0 },
+	{ "store", KEY_STORE, "NAME", 0, "Kind of store (below)", 0 },
+	{ "at", KEY_AT, "WHERE", 0, "Address of the store (below)", 0 },
 	LOAD_OPTIONS_REQUESTS,
 	{ "no-fill", LOAD_KEY_NO_FILL, NULL, 0,
-	    "The records have been written already", 0 },
+	    "Do not write the records first: they exist already", 0 },
 	{ NULL, 0, NULL, 0, "Costs:", 3 },
 	{ "count", LOAD_KEY_COUNT, "ROLE=PID", 0,
-	    "Also tell what this process of the store costs for each request; "
-	    "may be repeated",
+	    "Also show what this process of the store costs for each request. "
+	    "ROLE is any name; may be repeated",
 	    0 },
 	LOAD_OPTIONS_OUTPUT,
 	{ NULL, 0, NULL, 0, NULL, 0 },

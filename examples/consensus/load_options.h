@@ -49,50 +49,56 @@ enum {
 };
 
 /* Entries of a program's list of options. */
-#define LOAD_OPTIONS_REQUESTS                                                 \
-	{ NULL, 0, NULL, 0, "Requests:", 2 },                                 \
-	    { "workload", LOAD_KEY_WORKLOAD, "LIST", 0,                       \
-		    "Of " LOAD_MIXES                                          \
-		    " (default a): YCSB's A, B and C, half of "               \
-		    "which, 95 % and all are reads, with a Zipf "             \
-		    "distribution, "                                          \
-		    "and 95 % reads, uniform",                                \
-		    0 },                                                      \
-	    { "distribution", LOAD_KEY_DISTRIBUTION, "NAME", 0,               \
-		    "uniform or zipf, for all workloads", 0 },                \
-	    { "theta", LOAD_KEY_THETA, "X", 0,                                \
-		    "Of zipf, below 1 (default 0.99, as YCSB)", 0 },          \
-	    { "records", LOAD_KEY_RECORDS, "N", 0,                            \
-		    "Keys, which are written before (default 10000)", 0 },    \
-	    { "value-size", LOAD_KEY_VALUE_SIZE, "BYTES", 0,                  \
-		    "Of each value (default 64)", 0 },                        \
-	    { "clients", LOAD_KEY_CLIENTS, "N", 0,                            \
-		    "Processes that make requests (default 6)", 0 },          \
-	    { "outstanding", LOAD_KEY_OUTSTANDING, "LIST", 0,                 \
-		    "Requests that each client keeps outstanding, or has at " \
-		    "most with --rate (default 32)",                          \
-		    0 },                                                      \
-	    { "rate", LOAD_KEY_RATE, "LIST", 0,                               \
-		    "Begin as many requests a second, all clients together, " \
-		    "whether or not others have ended; latencies count from " \
-		    "when a request is due",                                  \
-		    0 },                                                      \
-	    { "seconds", LOAD_KEY_SECONDS, "X", 0,                            \
-		    "Measured for each line (default 5)", 0 },                \
-	    { "warm-up", LOAD_KEY_WARM_UP, "X", 0,                            \
-		    "Seconds before that (default 1)", 0 },                   \
-	{                                                                     \
-		"seed", LOAD_KEY_SEED, "N", 0, "Other keys (default 1)", 0    \
+#define LOAD_OPTIONS_REQUESTS                                                  \
+	{ NULL, 0, NULL, 0, "Requests:", 2 },                                  \
+	    { "workload", LOAD_KEY_WORKLOAD, "LIST", 0,                        \
+		    "Of " LOAD_MIXES                                           \
+		    " (default a). YCSB's A, B and C are 50 %, 95 % and 100 "  \
+		    "% reads with a Zipf distribution; 95/5 is 95 % reads, "   \
+		    "uniform",                                                 \
+		    0 },                                                       \
+	    { "distribution", LOAD_KEY_DISTRIBUTION, "NAME", 0,                \
+		    "Keys of all workloads: uniform or zipf (default: as the " \
+		    "workload)",                                               \
+		    0 },                                                       \
+	    { "theta", LOAD_KEY_THETA, "X", 0,                                 \
+		    "Skew of zipf, 0 to 0.9999 (default 0.99, as "             \
+		    "YCSB)",                                                   \
+		    0 },                                                       \
+	    { "records", LOAD_KEY_RECORDS, "N", 0,                             \
+		    "Keys, written before the load (default 10000)", 0 },      \
+	    { "value-size", LOAD_KEY_VALUE_SIZE, "BYTES", 0,                   \
+		    "Size of each value, 1 to 4096 (default 64)", 0 },         \
+	    { "clients", LOAD_KEY_CLIENTS, "N", 0,                             \
+		    "Processes that make requests, 1 to 64 (default 6)", 0 },  \
+	    { "outstanding", LOAD_KEY_OUTSTANDING, "LIST", 0,                  \
+		    "Requests that each client keeps outstanding, or has at "  \
+		    "most with --rate, 1 to 256 (default 32)",                 \
+		    0 },                                                       \
+	    { "rate", LOAD_KEY_RATE, "LIST", 0,                                \
+		    "Requests a second that all clients together begin, "      \
+		    "whether or not earlier ones have ended. Latencies count " \
+		    "from the time when a request is due",                     \
+		    0 },                                                       \
+	    { "seconds", LOAD_KEY_SECONDS, "X", 0,                             \
+		    "Seconds to measure for each line, up to 3600 (default "   \
+		    "5)",                                                      \
+		    0 },                                                       \
+	    { "warm-up", LOAD_KEY_WARM_UP, "X", 0,                             \
+		    "Seconds of load before measuring (default 1)", 0 },       \
+	{                                                                      \
+		"seed", LOAD_KEY_SEED, "N", 0,                                 \
+		    "Seed of the random keys (default 1)", 0                   \
 	}
 
 #define LOAD_OPTIONS_OUTPUT                                                 \
 	{ NULL, 0, NULL, 0, "Output:", 4 },                                 \
 	    { "json", LOAD_KEY_JSON, NULL, 0, "Print one JSON object", 0 }, \
-	    { "csv", LOAD_KEY_CSV, "FILE", 0, "Write a line for each load", \
-		    0 },                                                    \
+	    { "csv", LOAD_KEY_CSV, "FILE", 0,                               \
+		    "Write a line for each load to this file", 0 },         \
 	{                                                                   \
 		"plot", LOAD_KEY_PLOT, "FILE", 0,                           \
-		    "Draw the result with gnuplot, as SVG", 0               \
+		    "Draw the result with gnuplot, as an SVG file", 0       \
 	}
 
 void load_options_init(struct load_options *options);

@@ -28,33 +28,39 @@ enum {
 static const struct argp_option descriptions[] = {
 	{ NULL, 0, NULL, 0, "Store:", 1 },
 	{ "protocol", KEY_PROTOCOL, "LIST", 0,
-	    "Of paxos, nopaxos (default both; with a fault paxos)", 0 },
-	{ "wiring", KEY_WIRING, "NAME", 0,
-	    "Of paxos: pairs of replicas and clients, or four flows for all of "
-	    "them (default pairs)",
+	    "paxos, nopaxos, or both with a comma (default: both; with a fault "
+	    "paxos)",
 	    0 },
-	{ "replicas", KEY_REPLICAS, "N", 0, "(default 5)", 0 },
+	{ "wiring", KEY_WIRING, "NAME", 0,
+	    "For paxos: pairs, flows between each two processes; or "
+	    "flows, four flows for all of them (default pairs)",
+	    0 },
+	{ "replicas", KEY_REPLICAS, "N", 0, "Replicas, 1 to 9 (default 5)", 0 },
 	{ "log", KEY_LOG, "DIR", 0,
-	    "Keep logs in this folder (default: in memory only)", 0 },
+	    "Keep logs in this folder (default: in memory)", 0 },
 	{ "memory", KEY_MEMORY, "MIB", 0,
-	    "For the log that each replica has in memory (default 64)", 0 },
+	    "MiB of memory for each replica's log (default 64)", 0 },
 	{ "index-reads", KEY_INDEX_READS, NULL, 0,
-	    "Read by rounds of the leader's, not by the log", 0 },
-	{ "verbose", KEY_VERBOSE, NULL, 0, "Show what replicas say", 0 },
+	    "The leader confirms reads by asking a majority once, instead of "
+	    "writing them to the log",
+	    0 },
+	{ "verbose", KEY_VERBOSE, NULL, 0, "Show what replicas print", 0 },
 	LOAD_OPTIONS_REQUESTS,
 	{ NULL, 0, NULL, 0, "Fault:", 3 },
 	{ "kill", KEY_KILL, "WHICH", 0,
 	    "Kill the leader, a follower or the registry (one workload)", 0 },
 	{ "stop", KEY_STOP, "WHICH", 0,
-	    "Stop the leader, a follower or a client (SIGSTOP), and let it go "
-	    "on (one workload)",
+	    "Stop the leader, a follower or a client (SIGSTOP), and let it "
+	    "continue after --for (one workload)",
 	    0 },
 	{ "after", KEY_AFTER, "S", 0,
-	    "Seconds of the load before the fault (default 3)", 0 },
+	    "Seconds of load before the fault (default 3)", 0 },
 	{ "restart", KEY_RESTART, "S", 0,
-	    "Start a killed replica again S seconds later", 0 },
-	{ "for", KEY_FOR, "S", 0, "Seconds for which it is stopped (default 3)",
+	    "Seconds after which a killed replica starts again (default: "
+	    "never)",
 	    0 },
+	{ "for", KEY_FOR, "S", 0,
+	    "Seconds that the process is stopped (default 3)", 0 },
 	LOAD_OPTIONS_OUTPUT,
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
@@ -124,7 +130,7 @@ static void finish_fault(
 		load->plan.length_ns = end + 3 * SECOND;
 	if (end >= load->plan.length_ns)
 		usage_error(state,
-		    "the fault lasts until %.15g s, behind the end of "
+		    "the fault lasts until %.15g s, after the end of "
 		    "--seconds",
 		    (double)end / 1e9);
 	if (load_options_points(load) > 1 || arguments->n_protocols > 1)
@@ -247,8 +253,8 @@ const struct argp run_argp = {
 	.options = descriptions,
 	.parser = parse,
 	.doc = "Run a replicated store on this machine and put load on it. "
-	       "--kill shows what clients see of a death, --stop of a process "
-	       "that does not run for a while.",
+	       "--kill shows what clients notice when a process dies, --stop "
+	       "when a process pauses.",
 };
 
 void run_arguments_init(struct run_arguments *arguments)

@@ -53,7 +53,8 @@ enum {
 
 static const struct argp_option descriptions[] = {
 	{ NULL, 0, NULL, 0, "Workers:", 1 },
-	{ "nodes", KEY_NODES, "P", 0, "Processes in all (default 2)", 0 },
+	{ "nodes", KEY_NODES, "P", 0, "Processes on all machines (default 2)",
+	    0 },
 	{ "threads", KEY_THREADS, "T", 0,
 	    "Worker threads of each process (default 1)", 0 },
 	{ "pin", KEY_PIN, NULL, 0,
@@ -62,23 +63,25 @@ static const struct argp_option descriptions[] = {
 	{ "no-pin", KEY_NO_PIN, NULL, 0, "Let the scheduler place workers", 0 },
 	{ NULL, 0, NULL, 0, "Several machines:", 2 },
 	{ "run", KEY_RUN, "NAME", 0,
-	    "Meet the other machines under this name, in the registry", 0 },
+	    "Meet the other machines in the registry under this name", 0 },
 	{ "local-nodes", KEY_LOCAL_NODES, "L", 0,
 	    "Processes on this machine (default: all, or 1 with --first-node)",
 	    0 },
 	{ "first-node", KEY_FIRST_NODE, "K", 0,
-	    "This is another machine, with processes K to K+L-1; the first "
-	    "one, without this option, says what to join",
+	    "Join a run as another machine, with the processes K to K+L-1. The "
+	    "first machine, which lacks this option, says what to join",
 	    0 },
 	{ "registry", KEY_REGISTRY, "ADDRESS", 0,
-	    "Use this registry (default: one inside this process, or with "
+	    "Address of the registry (default: one inside this process; with "
 	    "--run that of DFI_REGISTRY)",
 	    0 },
 	{ "timeout", KEY_TIMEOUT, "S", 0,
-	    "Wait for processes of other machines S seconds (default 60)", 0 },
+	    "Seconds to wait for the processes of other machines, 1 to 3600 "
+	    "(default 60)",
+	    0 },
 	{ NULL, 0, NULL, 0, "Synthetic input:", 3 },
 	{ "inner", KEY_INNER, "N", 0,
-	    "Tuples of the inner relation; K, M, G are powers of 1024 "
+	    "Tuples of the inner relation; K, M and G are powers of 1024 "
 	    "(default 4M)",
 	    0 },
 	{ "outer", KEY_OUTER, "N", 0,
@@ -86,45 +89,52 @@ static const struct argp_option descriptions[] = {
 	{ "selectivity", KEY_SELECTIVITY, "F", 0,
 	    "Share of the outer tuples that match, 0 to 1 (default 1)", 0 },
 	{ "zipf", KEY_ZIPF, "S", 0,
-	    "Exponent of the distribution of outer keys (default 0, uniform)",
+	    "Exponent of the Zipf distribution of outer keys (default 0: "
+	    "uniform)",
 	    0 },
-	{ "seed", KEY_SEED, "N", 0, "Another input (default 1)", 0 },
+	{ "seed", KEY_SEED, "N", 0, "Seed of the random input (default 1)", 0 },
 	{ NULL, 0, NULL, 0, "Input from files:", 4 },
 	{ "inner-csv", KEY_INNER_CSV, "FILE", 0,
 	    "CSV file of the inner relation, with a header", 0 },
-	{ "inner-key", KEY_INNER_KEY, "COLUMN", 0, "Its key column", 0 },
+	{ "inner-key", KEY_INNER_KEY, "COLUMN", 0, "Key column of that file",
+	    0 },
 	{ "outer-csv", KEY_OUTER_CSV, "FILE", 0,
 	    "CSV file of the outer relation, with a header", 0 },
-	{ "outer-key", KEY_OUTER_KEY, "COLUMN", 0, "Its key column", 0 },
+	{ "outer-key", KEY_OUTER_KEY, "COLUMN", 0, "Key column of that file",
+	    0 },
 	{ "key-type", KEY_KEY_TYPE, "TYPE", 0,
-	    "auto (default), integer or string", 0 },
+	    "Type of the keys: auto, integer or string (default auto)", 0 },
 	{ "sum", KEY_SUM, "SIDE:COLUMN", 0,
-	    "Sum this integer column over the joined rows; SIDE is inner or "
+	    "Sum this integer column of the joined rows. SIDE is inner or "
 	    "outer",
 	    0 },
 	{ "output", KEY_OUTPUT, "FILE", 0,
-	    "Write the joined rows to this CSV file, in no order; if it is "
-	    "standard output, the report goes to standard error",
+	    "Write the joined rows to this CSV file, in no particular order. "
+	    "If it is standard output, the report goes to standard error",
 	    0 },
 	{ "columns", KEY_COLUMNS, "LIST", 0,
-	    "Columns of the output, as SIDE:COLUMN,... (default all)", 0 },
+	    "Columns of the output, as SIDE:COLUMN, several with commas "
+	    "(default: all)",
+	    0 },
 	{ NULL, 0, NULL, 0, "Run and report:", 5 },
 	{ "baseline", KEY_BASELINE, "KIND", 0,
 	    "local: join in P times T threads of this process, without flows",
 	    0 },
 	{ "radix-bits", KEY_RADIX_BITS, "B", 0,
-	    "Partition by B key bits (default: by the inner relation's size)",
+	    "Partition by B bits of the key, 1 to 16 (default: by the size of "
+	    "the inner relation)",
 	    0 },
 	{ "strategy", KEY_STRATEGY, "NAME", 0,
-	    "repartition (default): tuples of both relations go to the owners "
-	    "of their keys; replicate: those of the inner one go to all "
-	    "workers, and no others travel; auto: replicate if 2 W I < (I + O) "
-	    "(W - 1) / W + I, for W workers and I inner and O outer tuples",
+	    "repartition: tuples of both relations go to the owners of their "
+	    "keys. replicate: tuples of the inner relation go to all workers, "
+	    "and no others travel. auto: replicate if 2 W I < (I + O) (W - 1) "
+	    "/ W + I, for W workers, I inner and O outer tuples (default "
+	    "repartition)",
 	    0 },
 	{ "loopback", KEY_LOOPBACK, NULL, 0,
 	    "Also send a worker's own tuples through the flows", 0 },
 	{ "verify", KEY_VERIFY, NULL, 0,
-	    "Check the result (default up to 256M rows)", 0 },
+	    "Check the result (default: up to 256M rows)", 0 },
 	{ "no-verify", KEY_NO_VERIFY, NULL, 0, "Do not check the result", 0 },
 	{ "json", KEY_JSON, NULL, 0, "Print one JSON object", 0 },
 	{ "node", KEY_NODE, "I", OPTION_HIDDEN, NULL, 0 },
@@ -351,7 +361,9 @@ static void check_machines(struct argp_state *state, struct parsing *parsing)
 		    "nodes on several machines need a name to meet under: "
 		    "--run");
 	if (options_across(o) && o->baseline)
-		usage_error(state, "the baseline is of one machine");
+		usage_error(state,
+		    "--baseline is for one machine: leave out --run and "
+		    "--local-nodes");
 	if (options_across(o) && (o->csv[INNER] || o->csv[OUTER]))
 		usage_error(state,
 		    "--inner-csv, --outer-csv: files can be joined on one "
@@ -396,9 +408,11 @@ static void check(struct argp_state *state, struct parsing *parsing)
 	if (o->n_columns && !o->output)
 		usage_error(state, "--columns needs --output");
 	if (parsing->says_strategy && o->baseline)
-		usage_error(state, "the baseline has no --strategy");
+		usage_error(state,
+		    "--baseline joins without flows: leave out --strategy");
 	if (o->output && o->baseline)
-		usage_error(state, "the baseline has no --output");
+		usage_error(
+		    state, "--baseline writes no rows: leave out --output");
 	o->verify = parsing->verify >= 0 ? parsing->verify
 					 : rows <= UINT64_C(256) << 20;
 }
@@ -427,9 +441,10 @@ void options_parse(struct options *options, int argc, char **argv)
 	static const struct argp argp = {
 		.options = descriptions,
 		.parser = parse,
-		.doc = "Distributed radix hash join over DFI flows.\v"
-		       "Exit status: 0, 1 if the join failed or its result is "
-		       "wrong, 2 if the command line is wrong.",
+		.doc = "Join two relations by a distributed radix hash join "
+		       "over DFI flows.\vExit status: 0 if the join succeeded, "
+		       "1 if it failed or its result is wrong, 2 if the "
+		       "command line is wrong.",
 	};
 	struct parsing parsing = { .options = options, .verify = -1 };
 

@@ -328,7 +328,7 @@ refuse 2 'is no number' --selectivity 1.5
 refuse 2 'is no number' --nodes 0
 refuse 2 'not local or none' --baseline remote
 refuse 2 'not repartition, replicate or auto' --strategy fragment
-refuse 2 'the baseline has no --strategy' --baseline local --strategy auto
+refuse 2 '--baseline joins without flows' --baseline local --strategy auto
 refuse 2 'is no option' 16M
 refuse 2 '--outre.*--outer' --outre 5
 

@@ -350,7 +350,7 @@ refuse 2 'said on the first machine only' --run a --first-node 1 --inner 5
 refuse 2 'said on the first machine only' --run a --first-node 1 --nodes 5
 refuse 2 'said on the first machine only' --run a --first-node 1 --json
 refuse 2 '--local-nodes 3 is more than --nodes 2' --run a --local-nodes 3
-refuse 2 'the baseline is of one machine' --run a --local-nodes 1 \
+refuse 2 '--baseline is for one machine' --run a --local-nodes 1 \
 	--baseline local
 printf 'k,v\na,1\n' > ab.csv
 refuse 2 'files can be joined on one machine only' --run a --local-nodes 1 \
