@@ -67,6 +67,9 @@ endfunction()
 # built with it: the objects of dfi_<name>_objects and src/<...>/module.c.
 function(dfi_module name)
 	set(target dfi_${name})
+	# The .pc files name all of libevent; the library has its core.
+	set(libraries ${ARGN} ${DFI_DEPS_LINK_LIBRARIES})
+	list(FILTER libraries EXCLUDE REGEX "/libevent\\.so$")
 	add_library(${target} MODULE
 		${dfi_${name}_module}
 		$<TARGET_OBJECTS:${target}_objects>
@@ -76,7 +79,7 @@ function(dfi_module name)
 	target_include_directories(${target} PRIVATE
 		${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 	target_link_libraries(${target}
-		PRIVATE PkgConfig::DFI_DEPS ${ARGN} Threads::Threads)
+		PRIVATE ${libraries} Threads::Threads)
 	set(map ${PROJECT_SOURCE_DIR}/cmake/module.map)
 	target_link_options(${target} PRIVATE
 		-Wl,--version-script=${map} -Wl,--as-needed -Wl,-z,relro,-z,now

@@ -16,7 +16,7 @@ void dfi__services_use(const struct services *of)
 	atomic_set(&services, of);
 }
 
-static const struct services *library(void)
+const struct services *dfi__services_used(void)
 {
 	return atomic_peek(&services);
 }
@@ -35,7 +35,7 @@ int dfi__fail(int err, const char *fmt, ...)
 	char text[ERROR_TEXT_SIZE];
 
 	FORMAT(text, fmt);
-	return library()->fail(err, "%s", text);
+	return dfi__services_used()->fail(err, "%s", text);
 }
 
 int dfi__fail_within(int err, const char *fmt, ...)
@@ -43,12 +43,12 @@ int dfi__fail_within(int err, const char *fmt, ...)
 	char text[ERROR_TEXT_SIZE];
 
 	FORMAT(text, fmt);
-	return library()->fail_within(err, "%s", text);
+	return dfi__services_used()->fail_within(err, "%s", text);
 }
 
 const char *dfi_errmsg(void)
 {
-	return library()->errmsg();
+	return dfi__services_used()->errmsg();
 }
 
 int dfi__fail_files(int err, unsigned n, const char *call, const char *who, ...)
@@ -56,7 +56,7 @@ int dfi__fail_files(int err, unsigned n, const char *call, const char *who, ...)
 	char text[ERROR_TEXT_SIZE];
 
 	FORMAT(text, who);
-	return library()->fail_files(err, n, call, "%s", text);
+	return dfi__services_used()->fail_files(err, n, call, "%s", text);
 }
 
 int dfi__fail_map(uint64_t size, const char *who, ...)
@@ -66,7 +66,7 @@ int dfi__fail_map(uint64_t size, const char *who, ...)
 
 	FORMAT(text, who);
 	errno = err;
-	return library()->fail_map(size, "%s", text);
+	return dfi__services_used()->fail_map(size, "%s", text);
 }
 
 void dfi__log(enum dfi_log_level level, const char *fmt, ...)
@@ -74,104 +74,109 @@ void dfi__log(enum dfi_log_level level, const char *fmt, ...)
 	char text[LOG_TEXT_SIZE];
 
 	FORMAT(text, fmt);
-	library()->log(level, "%s", text);
+	dfi__services_used()->log(level, "%s", text);
 }
 
 int dfi__file_move_up(int fd)
 {
-	return library()->file_move_up(fd);
+	return dfi__services_used()->file_move_up(fd);
 }
 
 void dfi__files_take_standard(void)
 {
-	library()->files_take_standard();
+	dfi__services_used()->files_take_standard();
 }
 
 void dfi__files_free_standard(void)
 {
-	library()->files_free_standard();
+	dfi__services_used()->files_free_standard();
 }
 
 int dfi__fork_add(int fd)
 {
-	return library()->fork_add(fd);
+	return dfi__services_used()->fork_add(fd);
 }
 
 void dfi__fork_remove(int fd)
 {
-	library()->fork_remove(fd);
+	dfi__services_used()->fork_remove(fd);
 }
 
 uint64_t dfi__memory_address_room(uint64_t *limit)
 {
-	return library()->memory_address_room(limit);
+	return dfi__services_used()->memory_address_room(limit);
 }
 
 void dfi__memory_huge_room(const char *root, struct memory_room *room)
 {
-	library()->memory_huge_room(root, room);
+	dfi__services_used()->memory_huge_room(root, room);
 }
 
 uint64_t dfi__memory_lock_room(uint64_t *limit)
 {
-	return library()->memory_lock_room(limit);
+	return dfi__services_used()->memory_lock_room(limit);
 }
 
 void dfi__memory_keep_out(void *at, size_t size, bool dump)
 {
-	library()->memory_keep_out(at, size, dump);
+	dfi__services_used()->memory_keep_out(at, size, dump);
 }
 
 int dfi__reservation_begin(struct reservation *reservation, const char *root,
     uint64_t bytes, const char *where)
 {
-	return library()->reservation_begin(reservation, root, bytes, where);
+	return dfi__services_used()->reservation_begin(
+	    reservation, root, bytes, where);
 }
 
 int dfi__reservation_check(const char *root, uint64_t bytes, const char *where)
 {
-	return library()->reservation_check(root, bytes, where);
+	return dfi__services_used()->reservation_check(root, bytes, where);
 }
 
 void dfi__reservation_end(struct reservation *reservation)
 {
-	library()->reservation_end(reservation);
+	dfi__services_used()->reservation_end(reservation);
 }
 
 struct event_base *dfi__loop_base(struct loop *loop)
 {
-	return library()->loop_base(loop);
+	return dfi__services_used()->loop_base(loop);
 }
 
 int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
 {
-	return library()->loop_call(loop, fn, arg);
+	return dfi__services_used()->loop_call(loop, fn, arg);
 }
 
 int dfi__loop_call_until(
     struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline)
 {
-	return library()->loop_call_until(loop, fn, arg, deadline);
+	return dfi__services_used()->loop_call_until(loop, fn, arg, deadline);
 }
 
 void dfi__loop_post(struct loop *loop, struct loop_post *post)
 {
-	library()->loop_post(loop, post);
+	dfi__services_used()->loop_post(loop, post);
 }
 
 void dfi__wait_wake(_Atomic uint32_t *word)
 {
-	library()->wait_wake(word);
+	dfi__services_used()->wait_wake(word);
 }
 
-bool dfi__mac_make(const void *key, size_t key_size, const void *message,
-    size_t size, uint8_t mac[MAC_SIZE])
+void dfi__fork_close(int fd)
 {
-	return library()->mac_make(key, key_size, message, size, mac);
+	dfi__services_used()->fork_close(fd);
 }
 
-bool dfi__mac_check(const void *key, size_t key_size, const void *message,
-    size_t size, const uint8_t mac[MAC_SIZE])
+int dfi__key_file_read(const char *path, unsigned char key[REGISTRY_KEY_BYTES])
 {
-	return library()->mac_check(key, key_size, message, size, mac);
+	return dfi__services_used()->key_file_read(path, key);
+}
+
+int dfi__secret_file_open(
+    const char *path, const char *what, enum secret_readers readers)
+{
+	return dfi__services_used()->secret_file_open(path, what, readers);
 }

@@ -42,8 +42,9 @@ struct module {
 	void (*use)(const struct services *services); /* before the table */
 };
 
-/* In a module: its services, from then on (forward.c). */
+/* In a module: its services, from then on; and what they are (forward.c). */
 void dfi__services_use(const struct services *services);
+const struct services *dfi__services_used(void);
 
 extern const struct module dfi_module __attribute__((visibility("default")));
 

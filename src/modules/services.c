@@ -13,6 +13,7 @@ const struct services dfi__services = {
 	.files_free_standard = dfi__files_free_standard,
 	.fork_add = dfi__fork_add,
 	.fork_remove = dfi__fork_remove,
+	.fork_close = dfi__fork_close,
 	.memory_address_room = dfi__memory_address_room,
 	.memory_huge_room = dfi__memory_huge_room,
 	.memory_lock_room = dfi__memory_lock_room,
@@ -26,6 +27,9 @@ const struct services dfi__services = {
 	.loop_call_until = dfi__loop_call_until,
 	.loop_post = dfi__loop_post,
 	.wait_wake = dfi__wait_wake,
+	.key_file_read = dfi__key_file_read,
+	.secret_file_open = dfi__secret_file_open,
+	.mac_ready = dfi__mac_ready,
 	.mac_make = dfi__mac_make,
 	.mac_check = dfi__mac_check,
 };

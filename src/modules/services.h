@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/reservation.h"
 #include "base/wait.h"
+#include "security/key_file.h"
 #include "security/mac.h"
 
 struct services {
@@ -37,6 +38,7 @@ struct services {
 	/* base/fork_files.h */
 	__typeof__(dfi__fork_add) *fork_add;
 	__typeof__(dfi__fork_remove) *fork_remove;
+	__typeof__(dfi__fork_close) *fork_close;
 
 	/* base/memory.h, base/maps.h */
 	__typeof__(dfi__memory_address_room) *memory_address_room;
@@ -59,7 +61,12 @@ struct services {
 	/* base/wait.h */
 	__typeof__(dfi__wait_wake) *wait_wake;
 
-	/* security/mac.h */
+	/* security/key_file.h */
+	__typeof__(dfi__key_file_read) *key_file_read;
+	__typeof__(dfi__secret_file_open) *secret_file_open;
+
+	/* security/mac.h: of another module */
+	__typeof__(dfi__mac_ready) *mac_ready;
 	__typeof__(dfi__mac_make) *mac_make;
 	__typeof__(dfi__mac_check) *mac_check;
 };

@@ -2,11 +2,20 @@
 /* See mac.h. */
 #include "mac.h"
 
+#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <string.h>
+#include "base/error.h"
 #include "crypto.h"
+
+int dfi__mac_ready(void)
+{
+	return crypto_init()
+	    ? 0
+	    : dfi__fail(-ENODEV, "OpenSSL can't be initialised");
+}
 
 bool dfi__mac_make(const void *key, size_t key_size, const void *message,
     size_t size, uint8_t mac[MAC_SIZE])

@@ -12,6 +12,12 @@
 
 #define MAC_SIZE 16
 
+/*
+ * Call it first, not on the control thread: it may read files. -ENODEV: there
+ * is no OpenSSL here; the text says why, and what to install.
+ */
+int dfi__mac_ready(void);
+
 /* False: OpenSSL could not compute it. */
 bool dfi__mac_make(const void *key, size_t key_size, const void *message,
     size_t size, uint8_t mac[MAC_SIZE]);

@@ -22,8 +22,6 @@
 #include "base/fork_files.h"
 #include "base/ip.h"
 
-#define TLS_RECORD_HANDSHAKE 22
-
 /*
  * An external key has one hash, so a side with a key has one cipher suite. The
  * bytes are the number of that suite.
@@ -275,9 +273,4 @@ int dfi__tls_check(struct tls *tls, struct bufferevent *stream)
 	if (proved && SSL_version(ssl) == TLS1_3_VERSION)
 		return 0;
 	return dfi__fail(-EACCES, "the other side has not proved who it is");
-}
-
-bool dfi__tls_begins(unsigned char byte)
-{
-	return byte == TLS_RECORD_HANDSHAKE;
 }

@@ -72,6 +72,10 @@ int dfi__tls_failure(
     struct tls *tls, struct bufferevent *stream, enum tls_cause *cause);
 
 /* Tells whether a stream that begins with this byte may be TLS. */
-bool dfi__tls_begins(unsigned char byte);
+#define TLS_RECORD_HANDSHAKE 22
+static inline bool tls_begins(unsigned char byte)
+{
+	return byte == TLS_RECORD_HANDSHAKE;
+}
 
 #endif

@@ -82,8 +82,7 @@ fi
 for needed in $(needed_by "$library"); do
 	case $needed in
 	libc.so.6 | libm.so.6 | ld-linux-*) ;;
-	libevent_core-* | libevent_openssl-* | libevent_pthreads-*) ;;
-	libcrypto.so.3 | libprotobuf-c.so.* | libssl.so.3) ;;
+	libevent_core-* | libevent_pthreads-* | libprotobuf-c.so.*) ;;
 	*)
 		echo "the library depends on $needed"
 		failed=1 ;;
@@ -103,6 +102,8 @@ for module in "$@"; do
 	fi
 	for needed in $(needed_by "$module"); do
 		case ${module##*/}:$needed in
+		libdfi-tls.so:libcrypto.so.3 | libdfi-tls.so:libssl.so.3) ;;
+		libdfi-tls.so:libevent_openssl-*) ;;
 		*:libc.so.6 | *:ld-linux-* | *:libevent_core-*) ;;
 		libdfi-verbs.so:libibverbs.so.* | libdfi-verbs.so:librdmacm.so.*) ;;
 		*)

@@ -38,6 +38,7 @@ files=$(find src -name '*.[ch]' -o -name '*.proto' | sort)
 		(cd "$build/CMakeFiles" && find . \( -path './dfi_objects.dir/*' \
 			-o -path './dfi_no_faults.dir/*' \
 			-o -path './dfi_static_objects.dir/*' \
+			-o -path './dfi_tls_objects.dir/*' \
 			-o -path './dfi_verbs_objects.dir/*' \) -name '*.o' -print0 |
 			xargs -0 -r nm -A -P) |
 			sed 's/^/symbol /'
@@ -330,7 +331,7 @@ END {
 			read_source(path)
 		if (build != "" && path ~ /\.c$/ && !(path in built) &&
 		    path !~ /\/faults\.c$/ && path !~ /^src\/modules\// &&
-		    path !~ /\/(transports_modules|module)\.c$/)
+		    path !~ /\/(transports_modules|module|load)\.c$/)
 			problem(path ": has no object in " build \
 				": build the library first")
 	}

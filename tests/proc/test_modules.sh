@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_modules.sh BIN_DIR LIBDFI_SO OTHER_MODULE: libdfi.so opens libdfi-verbs.so from
-# its own folder when it needs RDMA, and tells what is wrong with it. Flows over shared
-# memory need no module.
+# its own folder when it needs RDMA, and libdfi-tls.so for TLS, and tells what is wrong
+# with them. Flows over shared memory need no module.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -57,10 +57,28 @@ tells "install libibverbs1 and librdmacm1"
 cp "$(ldd "$library" | awk '/libprotobuf-c/ { print $3 }')" "$module"
 tells_twice "$module is no module of DFI"
 
-# The right one, whatever devices there are.
-real=${library%/*}/libdfi-verbs.so
-if [ -e "$real" ]; then
-	cp "$real" "$module"
+# A registry with a key needs the one for TLS, and so does RDMA.
+"$bin/dfi-registry" keygen "$tmp/key" > "$tmp/out"
+listen() # ends at once, or when it is told to
+{
+	LD_LIBRARY_PATH=$here timeout $wait_limit "$bin/dfi-registry" \
+		--listen tcp:127.0.0.1:0 --key "$tmp/key" --print-address > "$tmp/out" 2>&1
+}
+! listen || fail "a registry with a key needs no module"
+tells "$here/libdfi-tls.so: build DFI with -DDFI_TLS=ON"
+
+# The right ones, whatever devices there are.
+real=${library%/*}
+if [ -e "$real/libdfi-verbs.so" ]; then
+	cp "$real/libdfi-verbs.so" "$module"
 	run dfi-info devices || fail "dfi-info devices: $(cat "$tmp/out")"
 	! grep -F "$module" "$tmp/out" || fail "the module is not taken"
+fi
+if [ -e "$real/libdfi-tls.so" ]; then
+	cp "$real/libdfi-tls.so" "$here"
+	LD_LIBRARY_PATH=$here "$bin/dfi-registry" --listen tcp:127.0.0.1:0 \
+		--key "$tmp/key" --print-address > "$tmp/address" &
+	await "$tmp/address"
+	DFI_REGISTRY_KEY=$tmp/key DFI_REGISTRY=$(cat "$tmp/address") run dfi-info nodes ||
+		fail "dfi-info nodes: $(cat "$tmp/out")"
 fi

@@ -310,7 +310,7 @@ static void on_first_byte(evutil_socket_t fd, short what, void *arg)
 		return;
 	if (n <= 0) {
 		visitor_free(visitor);
-	} else if (dfi__tls_begins(byte)) {
+	} else if (tls_begins(byte)) {
 		look_at_record(visitor);
 	} else if (dfi__wire_begins(byte)) {
 		/* A registry client gets the reason in its own protocol. */

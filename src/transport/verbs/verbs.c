@@ -8,6 +8,7 @@
 #include "base/fence.h"
 #include "base/fork_files.h"
 #include "base/settings.h"
+#include "security/mac.h"
 #include "connection/connection.h"
 #include "data/arrive.h"
 #include "data/memory.h"
@@ -65,6 +66,12 @@ static int verbs_start(struct loop *loop, const struct settings *settings,
 
 	if (!verbs)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
+	/* For handshakes, which the control thread answers. */
+	ret = dfi__mac_ready();
+	if (ret < 0) {
+		free(verbs);
+		return dfi__fail_within(ret, "verbs");
+	}
 	verbs->base.ops = &dfi__verbs_ops;
 	verbs->loop = loop;
 	verbs->settings = settings;
