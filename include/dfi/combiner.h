@@ -32,10 +32,10 @@ struct dfi_combiner;
 struct dfi_combiner_attr {
 	uint32_t size;
 	uint32_t flags;            /* DFI_NONBLOCK */
-	uint32_t open_timeout_ms;  /* default the context's; also for inputs,
-				      and what it sends to, to attach */
-	uint32_t stall_timeout_ms; /* default 0: wait while inputs live, and
-				      what it sends to */
+	uint32_t open_timeout_ms;  /* default the context's; also for its peers
+				      to attach: inputs, and the target or
+				      combiner above */
+	uint32_t stall_timeout_ms; /* default 0: none while peers live */
 	uint32_t close_timeout_ms; /* as in dfi_source_attr */
 	uint32_t wait;             /* enum dfi_wait */
 	/*

@@ -107,7 +107,7 @@ struct dfi_attr {
  * How a waiting call waits. Sleepers are woken at once, except targets whose
  * segments come over RDMA with footers (DFI_VERBS_NOTIFY), and all on kernels
  * without membarrier(2). These, and their descriptors, look after 1 ms or a
- * hundredth of the silence, whichever is longer, at most 10 ms.
+ * hundredth of the time since data came, whichever is longer, at most 10 ms.
  */
 enum dfi_wait {
 	DFI_WAIT_DEFAULT = 0, /* DFI_WAIT, else adaptive */

@@ -18,7 +18,7 @@ struct host {
 /* How far apart two hosts are. */
 enum host_distance {
 	HOST_SAME,
-	HOST_UNKNOWN,       /* /proc did not tell one of them enough */
+	HOST_UNKNOWN,       /* one of them could not read /proc */
 	HOST_OTHER_NETWORK, /* one machine, another network namespace */
 	HOST_OTHER,
 };

@@ -23,10 +23,10 @@ struct pace {
 };
 
 /*
- * How long to pace now, or 0. Call it before waiting for segments; segments
- * have come so far. A pace was in vain if fewer than two came during it, or if
- * they took one and a half times as long as without it. The next pace follows
- * later then.
+ * Returns how long to pace now, or 0. Call it before waiting for segments;
+ * segments is the number that have come so far. A pace fails if fewer than two
+ * segments come during it, or if each takes one and a half times as long as
+ * without paces. After a failure, the next pace comes later.
  */
 int64_t dfi__pace_ns(struct pace *pace, uint64_t segments, int64_t now);
 

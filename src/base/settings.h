@@ -135,8 +135,8 @@ struct settings {
 int dfi__settings_load(struct settings *settings);
 
 /*
- * DFI_CONTROL_CPUS as it is in the environment, or NULL: for threads of those
- * that load no settings.
+ * DFI_CONTROL_CPUS as it is in the environment, or NULL. For threads that start
+ * where no settings are loaded.
  */
 const char *dfi__settings_control_cpus(void);
 

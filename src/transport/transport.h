@@ -264,7 +264,7 @@ struct region_ops {
 	void (*destroy)(struct region *region);
 
 	/*
-	 * Check, before the memory is reserved, that so many more bytes may be
+	 * Check, before the memory is reserved, that size more bytes may be
 	 * exported. Any; never blocks. -ENOMEM with need, limit and remedy.
 	 * NULL, as are the next two: peers open the region that create() made.
 	 */
@@ -313,10 +313,10 @@ struct region_ops {
  */
 struct ring_ops {
 	/*
-	 * Check, before the first remote of a writer is opened, that what all
-	 * its remotes take can be had: so many bytes, some of them locked, by
-	 * one or several devices. Any; never blocks. -ENOMEM with need, limit
-	 * and remedy.
+	 * Check, before the first remote of a writer is opened, that all its
+	 * remotes together can have size bytes of memory, of which locked bytes
+	 * are locked, for one or several devices. Any; never blocks. -ENOMEM
+	 * with need, limit and remedy.
 	 */
 	int (*room)(
 	    struct transport *transport, uint64_t size, uint64_t locked);
@@ -531,8 +531,8 @@ struct transport_ops {
 
 	/*
 	 * Take in what has arrived, for all endpoints, unless another thread is
-	 * doing that. While nothing is there, it looks so many times. Any
-	 * thread that waits, repeatedly; never blocks. It wakes without a
+	 * doing that. While nothing is there, it looks as often as looks says.
+	 * Any thread that waits, repeatedly; never blocks. It wakes without a
 	 * fence, as arm() orders both (wait_wake_locked()). NULL, as are the
 	 * next two: what peers write is visible at once.
 	 */
@@ -606,9 +606,9 @@ static inline uint64_t transport_image_bytes(uint64_t size, bool huge)
 }
 
 /*
- * Check that a region that was made for so many bytes can have the size that a
- * peer states; the peer may have pages of another size. Mapping a region
- * allocates all of its memory, so a wrong size must be refused first.
+ * Check the size that a peer states for a region that was made for bytes: the
+ * peer may have pages of another size. Mapping a region allocates all of its
+ * memory, so a wrong size must be refused first.
  */
 static inline bool transport_region_fits(uint64_t size, uint64_t bytes)
 {

@@ -96,7 +96,10 @@ static inline void receiver_publish(
 	stream->expected += n;
 }
 
-/* The first gap was waiting for earlier numbers, or for its position. */
+/*
+ * The first gap may be due now: it waited for earlier numbers, or for its
+ * position.
+ */
 static inline void receiver_see_to_first(struct multicast_receiver *stream)
 {
 	const struct stream_slot *held = &stream->held[stream->slot];

@@ -141,8 +141,9 @@ bool dfi__peers_out_of_sight(const struct peers *peers, uint32_t index)
 
 /*
  * Under the lock. The registry's machine has not answered for a whole lease, so
- * the other members consider this process dead. For peers with a connection to
- * this process, that decides.
+ * the other members consider this process dead. Peers with a connection to this
+ * process stay: the connection tells whether they live. The others count as
+ * gone.
  */
 static void lose_contact(struct peers *peers)
 {

@@ -151,7 +151,10 @@ static void check_count(struct barrier_members *members, uint32_t index,
 	members->other_index = index;
 }
 
-/* Whether this participant is in; earlier, no one that leaves relied on it. */
+/*
+ * Whether this participant has joined. Before that, no participant counts on
+ * it.
+ */
 static bool are_in(const struct barrier_members *members)
 {
 	return members->member[members->self].present;

@@ -14,7 +14,10 @@ int dfi__client_send_delete(
 /* Stop keeping a key, and delete it without waiting for an answer. */
 void dfi__client_send_withdrawal(struct remote_client *client, const char *key);
 
-/* The same, if the key is ours; while restoring, once that is known. */
+/*
+ * The same, if the key is ours. While the client restores, that is not known
+ * yet, and the key is deleted later.
+ */
 void dfi__client_withdraw(struct remote_client *client, const char *key);
 
 /* Their contracts are those of struct registry_ops. */

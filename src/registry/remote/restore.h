@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Restoring a lost connection: reconnect.c makes a new one, restore.c sets
- * again what ended with the old one. All of it runs on the loop's thread unless
- * a comment says otherwise.
+ * Restoring after a lost connection: reconnect.c makes a new one, and restore.c
+ * sets the keys and watches again that ended with the old one. All of it runs
+ * on the loop's thread unless a comment says otherwise.
  */
 #ifndef DFI_REGISTRY_REMOTE_RESTORE_H
 #define DFI_REGISTRY_REMOTE_RESTORE_H

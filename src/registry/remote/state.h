@@ -45,7 +45,7 @@ struct remote_client {
 	struct tls *tls; /* NULL: none */
 	struct bufferevent *stream; /* NULL: the connection is lost */
 	bool writing; /* libevent writes its output now, see stream.h */
-	struct evbuffer *unsent; /* waits until the loop takes it to stream */
+	struct evbuffer *unsent; /* the loop moves it to stream */
 	bool kicked;             /* the loop must continue restoring */
 	struct loop_post post;   /* makes the loop do both */
 	struct loop_post end;    /* makes it free the client */
@@ -97,7 +97,7 @@ void dfi__client_destroy(struct remote_client *client, int64_t deadline);
 /* Open a stream over a connected socket, and take fd. -ENOMEM. (loop) */
 int dfi__client_attach(struct remote_client *client, int fd);
 
-/* Start one of its timers with so many milliseconds. (loop) */
+/* Start one of its timers, for ms milliseconds. (loop) */
 int dfi__client_set_timer(struct event *timer, uint32_t ms);
 
 /* A lease was requested: send keepalives if it needs them. (loop) */

@@ -73,7 +73,10 @@ static void on_expiry(evutil_socket_t fd, short what, void *arg)
 	 */
 	if (now - server->expiry_due > STALL_NS)
 		dfi__table_renew_all(server->table, now);
-	/* Nor expire clients whose requests wait unread for their turn. */
+	/*
+	 * Clients whose requests wait unread for their turn are not dead
+	 * either.
+	 */
 	TAILQ_FOREACH(session, &server->turns.behind, behind_link)
 	{
 		dfi__session_lives(session);

@@ -50,7 +50,10 @@ void dfi__turns_enqueue(struct session *session);
 /* The session is doomed, or has no work left. */
 void dfi__turns_dequeue(struct session *session);
 
-/* The output of a session has grown and shrunk by so many bytes. */
+/*
+ * The output of a session has grown by added bytes, and shrunk by removed
+ * bytes.
+ */
 void dfi__turns_account(struct server *server, size_t added, size_t removed);
 
 /* Tells whether a client may make a change now, before others are notified. */

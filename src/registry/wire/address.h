@@ -54,8 +54,8 @@ void dfi__address_peer_name(int fd, char name[PEER_NAME_SIZE]);
 void dfi__address_tune_tcp(int fd);
 
 /*
- * Make a connection fail if the peer's machine acknowledges nothing for so many
- * ms.
+ * Make a connection fail if the peer's machine acknowledges nothing for ms
+ * milliseconds.
  */
 void dfi__address_limit_silence(int fd, uint32_t ms);
 

@@ -92,7 +92,7 @@ static struct shm_region *find(
 }
 
 /*
- * Check, before mapping, that a view of so many bytes is for a ring of that
+ * Check, before mapping, that a view of size bytes is for a ring of that
  * region: 0, or a bare -ENOENT or -EBADMSG.
  */
 static int check_view(

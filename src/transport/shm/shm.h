@@ -72,8 +72,8 @@ void dfi__shm_region_put(struct shm *shm, struct shm_region *region);
 /* memory.c */
 
 /*
- * Check that so many bytes of address space are left: 0, or -ENOMEM with a
- * remedy. mmap() would not say why it fails.
+ * Check that size bytes of address space are left: 0, or -ENOMEM with a remedy.
+ * mmap() would not say why it fails.
  */
 int dfi__shm_memory_room(uint64_t size);
 
@@ -103,7 +103,7 @@ void dfi__shm_region_free(struct shm_region *region);
 unsigned dfi__shm_memory_node(void);
 
 /*
- * Spare regions. take() returns one of so many bytes, near the calling thread,
+ * Spare regions. take() returns one of size bytes, near the calling thread,
  * or NULL. keep() stores a region that is in no list; false: it can't. free()
  * frees all; returns whether there were any.
  */

@@ -41,7 +41,7 @@ static int configure(
 	return 0;
 }
 
-/* Receive buffers are no rings, but count as such. */
+/* Receive buffers count as rings. */
 static int take_room(struct dfi *dfi, const struct flow *flow, uint32_t index,
     bool target, uint64_t *ring_memory)
 {

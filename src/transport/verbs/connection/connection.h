@@ -74,7 +74,7 @@ void dfi__verbs_remote_close(struct remote *base);
 /* connection/break.c */
 
 int dfi__verbs_breaks_start(struct verbs *verbs);
-/* The control thread looks no more; connections may go. */
+/* The control thread stops watching connections, so they may be freed. */
 void dfi__verbs_breaks_quiet(struct verbs *verbs);
 void dfi__verbs_breaks_stop(struct verbs *verbs);
 

@@ -155,7 +155,9 @@ uint16_t dfi__verbs_check_handshake(const struct verbs *verbs,
 	return refusal;
 }
 
-/* Of who accepts, for the attempt that has this number. */
+/*
+ * Check the handshake of the accepting side, for the attempt with this number.
+ */
 static uint16_t check_answer(const struct verbs *verbs,
     const struct rdma_cm_event *event, uint64_t nonce)
 {

@@ -17,10 +17,10 @@ struct verbs_handshake {
 	uint16_t version;
 	uint16_t refusal; /* in a rejection: a positive errno value */
 	uint64_t node;
-	uint64_t nonce; /* made up by who connects */
+	uint64_t nonce; /* a random number of the connecting side */
 	uint8_t proof[MAC_SIZE];
 };
-/* rdma_cm has room for 56 bytes of who connects. */
+/* rdma_cm has room for 56 bytes of the connecting side. */
 _Static_assert(sizeof(struct verbs_handshake) == 40, "private data");
 
 /* Our half of the handshake, once the id has its addresses. -EIO. */
@@ -35,14 +35,17 @@ struct verbs_handshake dfi__verbs_refusal(
     const struct verbs *verbs, uint16_t refusal);
 
 /*
- * Of who wants to connect: 0, and what it has said and proved; or a positive
- * errno value to refuse with.
+ * Check the handshake of a peer that connects: 0, and what it has proved; or a
+ * positive errno value to refuse with.
  */
 uint16_t dfi__verbs_check_handshake(const struct verbs *verbs,
     struct rdma_cm_id *id, const struct rdma_conn_param *param,
     struct verbs_handshake *proved);
 
-/* The acceptor must also be a member, not somebody on a dead one's port. */
+/*
+ * Check that the accepting process is a member: another process may have taken
+ * the port of a member that died.
+ */
 int dfi__verbs_accepted(const struct verbs *verbs,
     const struct rdma_cm_event *event, uint64_t nonce, const char *peer);
 

@@ -92,7 +92,10 @@ static int opening_failed(
 /* How often a waiting thread checks whether its request has failed. */
 #define ANSWER_CHECK_NS (INT64_C(100) * NS_PER_MS)
 
-/* What the owner says; the request may find that the connection is broken. */
+/*
+ * Wait for the owner's answer. The request may find that the connection is
+ * broken.
+ */
 static int await_answer(struct verbs *verbs, const struct verbs_remote *remote,
     const struct wait_limit *wait_limit)
 {

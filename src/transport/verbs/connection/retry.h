@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 /*
- * Not 7 retries, the most there are: soft-RoCE then retries for ever (the
- * kernel's rxe_comp.c, COMPST_ERROR_RETRY).
+ * 7 would be the maximum, but then soft-RoCE retries for ever (the kernel's
+ * rxe_comp.c, COMPST_ERROR_RETRY).
  */
 #define VERBS_RETRIES 6
 

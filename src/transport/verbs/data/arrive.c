@@ -70,7 +70,7 @@ static inline void wake(struct verbs *verbs, _Atomic uint32_t *word)
 }
 
 /*
- * The payload of the next segment, so many bytes, is in memory. Its footer did
+ * The payload of the next segment is in memory. Its footer did
  * not travel, as it would often be a packet of its own, or another footer
  * travelled. flags: of footer[1].
  */
@@ -92,7 +92,7 @@ static inline void segment_arrived(struct verbs *verbs, struct verbs_link *link,
 
 /*
  * Take the next segments of a link whose footers have checksums, as far as they
- * are complete, at most so many. Returns whether there was one.
+ * are complete. Returns whether there was one.
  */
 static always_inline bool take_whole(
     struct verbs *verbs, struct verbs_link *link, uint32_t most)
@@ -125,9 +125,10 @@ void dfi__verbs_take_ring(struct verbs *verbs, struct verbs_link *link)
 }
 
 /*
- * Without segments with checksums, their rings are checked so many times before
- * the queue. At most one batch is taken of each ring. While there are such
- * segments, the queue gets its turn once in so many calls.
+ * A call looks for segments with checksums in their rings, up to
+ * CHECKSUM_PASSES times until it finds some, and takes at most one batch of
+ * each ring. Then it looks at the completion queue. While it finds such
+ * segments, it looks at the queue in one of QUEUE_TURN calls only.
  */
 #define CHECKSUM_PASSES 16
 #define QUEUE_TURN 8

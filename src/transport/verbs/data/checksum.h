@@ -28,8 +28,8 @@ bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
     uint64_t *bytes, uint64_t *flags);
 
 /*
- * Prepare the slots of a ring that nobody has written for such footers; later
- * prepare so many more slots that were given back, behind those that are ready.
+ * Prepare a ring for footers with checksums: blank_new() all slots, before
+ * anybody writes, and blank() the next n slots that were given back.
  */
 void dfi__verbs_blank_new(struct verbs_link *link);
 void dfi__verbs_blank(struct verbs_link *link, uint64_t n);

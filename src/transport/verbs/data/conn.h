@@ -79,8 +79,8 @@ struct verbs_conn {
 };
 
 /*
- * If no more than so many remotes share a connection, it has room for all that
- * their writer may have under way: two segments each, and their end marks.
+ * Returns how many remotes may share a connection. It then has room for all
+ * that their writer may have under way: two segments each, and their end marks.
  */
 static inline uint32_t verbs_most_remotes(const struct verbs_conn *conn)
 {

@@ -22,8 +22,8 @@ int dfi__verbs_lock_room(const struct verbs *verbs, uint64_t size);
 
 /*
  * Check that devices can have size more bytes, and that this process may lock
- * so many: 0, or -ENOMEM with need, limit and remedy. huge_pages: as in the
- * settings.
+ * locked more bytes: 0, or -ENOMEM with need, limit and remedy. huge_pages: as
+ * in the settings.
  */
 int dfi__verbs_room(const struct verbs *verbs, uint64_t size, uint64_t locked,
     uint32_t huge_pages);

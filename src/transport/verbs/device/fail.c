@@ -16,9 +16,9 @@
 #define SPARE_FILES 8
 
 /*
- * Check that so many descriptors are left: 0, or the errno value of the limit.
- * The libraries often report only that there is no device when they lacked
- * descriptors.
+ * Check that SPARE_FILES descriptors are left: 0, or the errno value of the
+ * limit. The libraries often report only that there is no device when they
+ * lacked descriptors.
  */
 static int try_files(void)
 {
