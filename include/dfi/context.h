@@ -144,7 +144,9 @@ DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
  *
  * -EBUSY: a source, target or barrier is open, or another thread is in a call
  * with the context. -ETIMEDOUT: the control thread has not run for
- * open_timeout_ms. After both nothing has happened.
+ * open_timeout_ms. After both nothing has happened. If the control thread stops
+ * after that, this returns 0 within the same time again; the thread frees the
+ * rest when it runs, and the library stays loaded.
  */
 DFI_API int dfi_close(struct dfi *dfi);
 

@@ -107,7 +107,9 @@ DFI_API const char *dfi_registry_address(const struct dfi_registry *registry);
 /*
  * Disconnect all clients, end the thread, remove the socket's file, free.
  * Running flows go on. NULL is allowed. No other thread uses the handle
- * meanwhile. -ETIMEDOUT: its thread has not run for 10 s; nothing was done.
+ * meanwhile. -ETIMEDOUT: its thread has not run for 10 s; nothing was done. If
+ * the thread stops after that, this returns 0 within 10 s; the thread does the
+ * rest when it runs, and the library stays loaded.
  */
 DFI_API int dfi_registry_stop(struct dfi_registry *registry);
 

@@ -34,8 +34,8 @@ int dfi__loop_start(const char *name, struct loop **loop);
 
 /*
  * Run all pending posts, end the loop, join the thread, and free the loop.
- * Before that, free all events on the base, by a dfi__loop_call(). Not from the
- * loop's own thread.
+ * Before that, free all events on the base, by a dfi__loop_call(). For tests:
+ * there is no deadline. Not from the loop's own thread.
  */
 void dfi__loop_stop(struct loop *loop);
 
@@ -61,16 +61,11 @@ struct event_base *dfi__loop_base(struct loop *loop);
 /*
  * Run fn(arg) on the loop's thread, and return its result afterwards. If that
  * is negative, fn's error text becomes the caller's. On the loop's thread, fn
- * runs at once. There is no deadline, so call it only after dfi__loop_check()
- * has shown that the thread runs.
+ * runs at once. -ETIMEDOUT: fn has not returned at the deadline. If it has
+ * begun, it goes on; otherwise it never runs. So free what fn uses only on the
+ * loop's thread, by a later post, dfi__loop_end() or dfi__loop_finish().
  */
-int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg);
-
-/*
- * As dfi__loop_call(), but -ETIMEDOUT if fn has not begun at the deadline; then
- * it never runs.
- */
-int dfi__loop_call_until(
+int dfi__loop_call(
     struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline);
 
 /*
@@ -81,6 +76,13 @@ void dfi__loop_post(struct loop *loop, struct loop_post *post);
 
 /* Withdraw a post. On the loop's thread. */
 void dfi__loop_unpost(struct loop *loop, struct loop_post *post);
+
+/*
+ * Run post->fn on the loop's thread; it may free what post lies in. The caller
+ * waits until the deadline. After that, the thread does it when it runs. On the
+ * loop's thread, fn runs at once. dfi_errmsg() is fn's, or stays.
+ */
+void dfi__loop_end(struct loop *loop, struct loop_post *post, int64_t deadline);
 
 /* Check that the loop runs calls: 0, or -ETIMEDOUT as above. */
 int dfi__loop_check(struct loop *loop, int64_t deadline);

@@ -33,6 +33,7 @@ bool dfi__loop_run_posts(struct loop *loop)
 			STAILQ_REMOVE_HEAD(&loop->posts, link);
 			post->queued = false;
 		}
+		loop->running = post;
 		stop = loop->stop;
 		pthread_mutex_unlock(&loop->lock);
 		if (!post)
@@ -106,61 +107,70 @@ static void run_call(void *arg)
 	struct loop *loop = call->loop;
 	int ret = call->fn(call->arg);
 
-	if (ret < 0)
-		snprintf(call->text, sizeof(call->text), "%s", dfi_errmsg());
 	pthread_mutex_lock(&loop->lock);
-	call->ret = ret;
-	call->done = true;
-	/* Under the lock: the caller frees call as soon as it sees done. */
-	pthread_cond_signal(&call->returned);
+	/* NULL: the caller has stopped waiting, and call is gone. */
+	if (loop->running) {
+		if (ret < 0)
+			snprintf(
+			    call->text, sizeof(call->text), "%s", dfi_errmsg());
+		call->ret = ret;
+		call->done = true;
+		/* Under the lock: the caller frees call when it sees done. */
+		pthread_cond_signal(&call->returned);
+	}
 	pthread_mutex_unlock(&loop->lock);
 }
 
-/* Wait until the call is done, or has not begun at the deadline. */
+/*
+ * Wait until the call is done. false: it is not at the deadline. If it has not
+ * begun, it never runs.
+ */
 static bool await(struct call *call, int64_t deadline)
 {
 	struct timespec when = deadline_timespec(deadline);
 	struct loop *loop = call->loop;
 	int err = 0;
 
-	while (!call->done && (!err || !call->post.queued)) {
-		if (deadline == DEADLINE_NEVER || !call->post.queued)
-			pthread_cond_wait(&call->returned, &loop->lock);
-		else
-			err = pthread_cond_clockwait(&call->returned,
-			    &loop->lock, CLOCK_MONOTONIC, &when);
-	}
-	if (!call->done)
+	while (!call->done && !err)
+		err = pthread_cond_clockwait(
+		    &call->returned, &loop->lock, CLOCK_MONOTONIC, &when);
+	if (call->done)
+		return true;
+	if (call->post.queued)
 		STAILQ_REMOVE(&loop->posts, &call->post, loop_post, link);
-	return call->done;
+	else
+		loop->running = NULL;
+	return false;
 }
 
-int dfi__loop_call_until(
+/* Post a call and await it. Not on the loop's thread. */
+static bool run(struct call *call, int64_t deadline)
+{
+	bool done;
+
+	call->post = (struct loop_post){ .fn = run_call, .arg = call };
+	pthread_cond_init(&call->returned, NULL);
+	dfi__loop_post(call->loop, &call->post);
+	pthread_mutex_lock(&call->loop->lock);
+	done = await(call, deadline);
+	pthread_mutex_unlock(&call->loop->lock);
+	pthread_cond_destroy(&call->returned);
+	return done;
+}
+
+int dfi__loop_call(
     struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline)
 {
 	struct call call = { .loop = loop, .fn = fn, .arg = arg };
-	bool done;
 	CANCEL_OFF;
 
 	if (dfi__loop_is_current(loop))
 		return fn(arg);
-	call.post = (struct loop_post){ .fn = run_call, .arg = &call };
-	pthread_cond_init(&call.returned, NULL);
-	dfi__loop_post(loop, &call.post);
-	pthread_mutex_lock(&loop->lock);
-	done = await(&call, deadline);
-	pthread_mutex_unlock(&loop->lock);
-	pthread_cond_destroy(&call.returned);
-	if (!done)
+	if (!run(&call, deadline))
 		return dfi__loop_fail_stuck(loop);
 	if (call.ret < 0)
 		return dfi__fail(call.ret, "%s", call.text);
 	return call.ret;
-}
-
-int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
-{
-	return dfi__loop_call_until(loop, fn, arg, DEADLINE_NEVER);
 }
 
 void dfi__loop_unpost(struct loop *loop, struct loop_post *post)
@@ -180,5 +190,19 @@ static int do_nothing(void *arg)
 
 int dfi__loop_check(struct loop *loop, int64_t deadline)
 {
-	return dfi__loop_call_until(loop, do_nothing, NULL, deadline);
+	return dfi__loop_call(loop, do_nothing, NULL, deadline);
+}
+
+void dfi__loop_end(struct loop *loop, struct loop_post *post, int64_t deadline)
+{
+	/* It runs after the post. */
+	struct call call = { .loop = loop, .fn = do_nothing };
+	CANCEL_OFF;
+
+	if (dfi__loop_is_current(loop)) {
+		post->fn(post->arg);
+		return;
+	}
+	dfi__loop_post(loop, post);
+	(void)run(&call, deadline);
 }

@@ -20,9 +20,14 @@ struct loop {
 	struct event *look_event;
 	int wake_fd;
 	pthread_t thread;
-	/* Protects posts, stop, ended, abandoned, and each call's result. */
+	/*
+	 * Protects posts, running, stop, ended, abandoned, and each call's
+	 * result.
+	 */
 	pthread_mutex_t lock;
 	STAILQ_HEAD(post_queue, loop_post) posts;
+	/* NULL: none, or a call whose caller has stopped waiting. */
+	struct loop_post *running;
 	struct loop_post last;
 	bool stop;
 	bool ended;          /* the thread has ended; join it */

@@ -144,20 +144,20 @@ struct event_base *dfi__loop_base(struct loop *loop)
 	return dfi__services_used()->loop_base(loop);
 }
 
-int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
-{
-	return dfi__services_used()->loop_call(loop, fn, arg);
-}
-
-int dfi__loop_call_until(
+int dfi__loop_call(
     struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline)
 {
-	return dfi__services_used()->loop_call_until(loop, fn, arg, deadline);
+	return dfi__services_used()->loop_call(loop, fn, arg, deadline);
 }
 
 void dfi__loop_post(struct loop *loop, struct loop_post *post)
 {
 	dfi__services_used()->loop_post(loop, post);
+}
+
+void dfi__loop_end(struct loop *loop, struct loop_post *post, int64_t deadline)
+{
+	dfi__services_used()->loop_end(loop, post, deadline);
 }
 
 void dfi__wait_wake(_Atomic uint32_t *word)

@@ -17,7 +17,7 @@
  * Raise it with each change to what a module and the library both see: the
  * services, the tables, and the structs that these pass.
  */
-#define MODULE_INTERFACE 1
+#define MODULE_INTERFACE 2
 
 /* What a module was built for. Its layout never changes. */
 struct module_abi {

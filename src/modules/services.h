@@ -55,8 +55,8 @@ struct services {
 	/* base/loop.h */
 	__typeof__(dfi__loop_base) *loop_base;
 	__typeof__(dfi__loop_call) *loop_call;
-	__typeof__(dfi__loop_call_until) *loop_call_until;
 	__typeof__(dfi__loop_post) *loop_post;
+	__typeof__(dfi__loop_end) *loop_end;
 
 	/* base/wait.h */
 	__typeof__(dfi__wait_wake) *wait_wake;

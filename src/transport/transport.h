@@ -488,10 +488,10 @@ struct report_ops {
 	 * From now on, answer requests with report(arg, after, &size). It runs
 	 * on the control thread and returns memory that is freed with free()
 	 * (NULL: there is none). The two ends agree on the meaning of after.
-	 * report NULL: once the call has returned, no reports are given. Any;
-	 * blocks until the control thread has taken the change.
+	 * Any; never blocks. report NULL: no reports are given any more; on the
+	 * control thread.
 	 */
-	int (*serve)(struct transport *transport,
+	void (*serve)(struct transport *transport,
 	    void *(*report)(void *arg, uint64_t after, size_t *size),
 	    void *arg);
 
@@ -510,15 +510,24 @@ struct transport_ops {
 
 	/*
 	 * Start serving peers on the context's control thread. The settings
-	 * must outlive the transport. Any but the control thread; blocks until
-	 * that has added the events. -ENODEV, -EMFILE, -EIO, -EOWNERDEAD.
+	 * must outlive the control thread. Any but the control thread; blocks
+	 * until that has added the events, and for settings->open_timeout_ms at
+	 * most. -ENODEV, -EMFILE, -EIO, -EOWNERDEAD, -ETIMEDOUT.
 	 */
 	int (*start)(struct loop *loop, const struct settings *settings,
 	    const struct member *self, struct transport **transport);
 
 	/*
-	 * Stop; all regions and remotes of the transport must be gone. Call
-	 * rule as for start(); may wait some seconds for peers.
+	 * Wait for peers that still need this process, some seconds at most,
+	 * and for the control thread until the deadline. Only stop() may
+	 * follow. Any but the control thread. NULL: no peer does.
+	 */
+	void (*leave)(struct transport *transport, int64_t deadline);
+
+	/*
+	 * Stop; all regions and remotes of the transport must be gone. Any. On
+	 * the control thread it does so at once. Otherwise it blocks as start()
+	 * does; after that time, the control thread does it when it runs.
 	 */
 	void (*stop)(struct transport *transport);
 

@@ -2,9 +2,10 @@
 /*
  * Calls while the context's control thread does not run, as where real-time
  * threads take its processors: handles can be closed, and other calls time out.
- * The thread is held in libevent's wait.
+ * The thread is held in libevent's wait, or as it adds or removes an event.
  */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,8 +22,9 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static bool held, ended, too_late;
+static bool held, ended, too_late, stopped;
 static unsigned turns; /* that the thread has left before it is held */
+static bool in_work;   /* an event that it adds or removes counts as a turn */
 static pthread_t watchdog;
 
 static char directory[] = "/tmp/dfi-test-XXXXXX";
@@ -38,23 +40,45 @@ static void wait_if_held(void)
 	pthread_mutex_lock(&lock);
 	if (turns)
 		turns--;
+	stopped = stopped || (held && !turns);
 	while (held && !turns)
 		pthread_cond_wait(&changed, &lock);
 	pthread_mutex_unlock(&lock);
 }
 
+static void *next_symbol(const char *name, _Atomic(void *) *found)
+{
+	void *symbol = atomic_load(found);
+
+	if (!symbol) {
+		symbol = dlsym(RTLD_NEXT, name);
+		atomic_store(found, symbol);
+	}
+	return symbol;
+}
+
 /* In place of the C library's, which libevent calls. */
+int epoll_ctl(int fd, int op, int of, struct epoll_event *event)
+{
+	static _Atomic(void *) found;
+	int (*control)(int, int, int, struct epoll_event *);
+	void *symbol = next_symbol("epoll_ctl", &found);
+	int ret;
+
+	memcpy(&control, &symbol, sizeof(control));
+	ret = control(fd, op, of, event);
+	if (in_work)
+		wait_if_held();
+	return ret;
+}
+
 int epoll_wait(int fd, struct epoll_event *events, int n, int timeout)
 {
 	static _Atomic(void *) found;
 	int (*wait)(int, struct epoll_event *, int, int);
-	void *symbol = atomic_load(&found);
+	void *symbol = next_symbol("epoll_wait", &found);
 	int ret;
 
-	if (!symbol) {
-		symbol = dlsym(RTLD_NEXT, "epoll_wait");
-		atomic_store(&found, symbol);
-	}
 	memcpy(&wait, &symbol, sizeof(wait));
 	ret = wait(fd, events, n, timeout);
 	wait_if_held();
@@ -90,7 +114,7 @@ static void hold_after(unsigned n)
 	pthread_mutex_lock(&lock);
 	held = true;
 	turns = n;
-	ended = too_late = false;
+	ended = too_late = stopped = false;
 	pthread_mutex_unlock(&lock);
 	cr_assert_eq(pthread_create(&watchdog, NULL, watch, NULL), 0);
 }
@@ -408,4 +432,92 @@ Test(stopped, a_context_opens_in_time_wherever_its_thread_stops)
 Test(stopped, a_context_opens_in_time_likewise_where_the_registry_has_tls)
 {
 	open_in_time(true);
+}
+
+/* ---- Closing a context ----------------------------------------------------
+ */
+
+static bool no_control_thread_is_left(void *arg)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	char path[300], name[32];
+	struct dirent *task;
+	bool left = false;
+	FILE *file;
+
+	(void)arg;
+	cr_assert_not_null(tasks);
+	while ((task = readdir(tasks))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm",
+		    task->d_name);
+		file = fopen(path, "r");
+		if (!file)
+			continue;
+		if (fgets(name, sizeof(name), file))
+			left |= strcmp(name, "dfi-control\n") == 0;
+		fclose(file);
+	}
+	closedir(tasks);
+	return !left;
+}
+
+/*
+ * Close a context whose thread stops after n turns. 0: it was closed, and
+ * *handed_over tells whether the thread stopped meanwhile.
+ */
+static int close_after(
+    unsigned n, struct dfi_registry *registry, bool tls, bool *handed_over)
+{
+	void *opening[3] = { registry, NULL, tls ? registry : NULL };
+	struct dfi *dfi;
+	int ret;
+
+	cr_assert(eventually(opens, opening), "%s", dfi_errmsg());
+	dfi = opening[1];
+	hold_after(n);
+	ret = dfi_close(dfi);
+	pthread_mutex_lock(&lock);
+	*handed_over = stopped;
+	pthread_mutex_unlock(&lock);
+	let_go();
+	if (ret)
+		cr_assert(eventually(closes, dfi), "%s", dfi_errmsg());
+	cr_assert(eventually(no_control_thread_is_left, NULL));
+	return ret;
+}
+
+/*
+ * Whatever the thread was doing, it frees the context when it runs again. Every
+ * step-th turn is tried.
+ */
+static void close_in_time(bool tls, unsigned step)
+{
+	unsigned n, n_closed = 0, n_handed_over = 0;
+	struct dfi_registry *registry;
+	bool handed_over = true;
+	int ret;
+
+	start(tls, &registry);
+	in_work = true;
+	for (n = 1; handed_over; n += step) {
+		ret = close_after(n, registry, tls, &handed_over);
+		cr_assert(
+		    !ret || ret == -ETIMEDOUT, "%u turns: %s", n, dfi_errmsg());
+		n_closed += !ret;
+		n_handed_over += !ret && handed_over;
+	}
+	in_work = false;
+	cr_assert_gt(n_handed_over, 1);
+	cr_assert_eq(n_closed, n_handed_over + 1);
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+}
+
+Test(stopped, a_context_closes_in_time_wherever_its_thread_stops)
+{
+	close_in_time(false, 1);
+}
+
+Test(stopped, a_context_closes_in_time_likewise_where_the_registry_has_tls)
+{
+	close_in_time(true, 3);
 }

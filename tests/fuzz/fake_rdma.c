@@ -373,17 +373,19 @@ struct event_base *dfi__loop_base(struct loop *loop)
 	return base;
 }
 
-int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
+int dfi__loop_call(
+    struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline)
 {
 	(void)loop;
+	(void)deadline;
 	return fn(arg);
 }
 
-int dfi__loop_call_until(
-    struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline)
+void dfi__loop_end(struct loop *loop, struct loop_post *post, int64_t deadline)
 {
+	(void)loop;
 	(void)deadline;
-	return dfi__loop_call(loop, fn, arg);
+	post->fn(post->arg);
 }
 
 void dfi__loop_post(struct loop *loop, struct loop_post *post)

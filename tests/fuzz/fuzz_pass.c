@@ -225,7 +225,7 @@ static void start(void)
 	fuzz_check(dfi__shm_ops.start(loop, &settings, NULL, &shm) == 0);
 	fuzz_check(dfi__shm_ops.region.create(shm, REGION_SIZE, &region) == 0);
 	region->shown_size = REGION_SIZE;
-	fuzz_check(dfi__shm_report(shm, report, NULL) == 0);
+	dfi__shm_report(shm, report, NULL);
 	start_owner();
 }
 

@@ -290,6 +290,8 @@ void rig_start(const struct settings *settings)
 	pthread_cond_init(&rig.verbs.answered, NULL);
 	fuzz_check(dfi__verbs_breaks_start(&rig.verbs) == 0);
 	fuzz_check(dfi__verbs_listen(&rig.verbs) == 0);
+	fuzz_check(dfi__verbs_breaks_watch(&rig.verbs) == 0);
+	fuzz_check(dfi__verbs_listen_watch(&rig.verbs) == 0);
 	start_exports();
 }
 
@@ -324,6 +326,8 @@ void rig_stop(void)
 	rig_unexport(0);
 	rig_unexport(1);
 	fuzz_check(!rig.verbs.exports && !rig.verbs.n_polled);
+	dfi__verbs_unlisten_quiet(&rig.verbs);
+	dfi__verbs_breaks_quiet(&rig.verbs);
 	dfi__verbs_unlisten(&rig.verbs);
 	fuzz_check(!rig.verbs.needed && !fake_objects);
 	dfi__verbs_breaks_stop(&rig.verbs);

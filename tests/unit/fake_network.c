@@ -287,7 +287,8 @@ static void port_close(struct multicast_port *base)
 	struct port *port = (struct port *)base;
 	struct port **at;
 
-	dfi__loop_call(port->network->loop, remove_events, port);
+	dfi__loop_call(
+	    port->network->loop, remove_events, port, DEADLINE_NEVER);
 	pthread_mutex_lock(&lock);
 	for (at = &ports; *at != port; at = &(*at)->next)
 		;
@@ -536,7 +537,7 @@ static int multicast_open(struct transport *transport,
 	ports = port;
 	pthread_mutex_unlock(&lock);
 	memcpy(port->base.address.bytes, &port->number, sizeof(port->number));
-	dfi__loop_call(network->loop, add_events, port);
+	dfi__loop_call(network->loop, add_events, port, DEADLINE_NEVER);
 	*out = &port->base;
 	return 0;
 }

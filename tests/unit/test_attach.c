@@ -47,7 +47,7 @@ static void *delay_answers(void *arg)
 	struct timespec time = { .tv_nsec = 200 * NS_PER_MS };
 	const struct server *server = arg;
 
-	dfi__loop_call(server->loop, answer_late, &time);
+	dfi__loop_call(server->loop, answer_late, &time, DEADLINE_NEVER);
 	return NULL;
 }
 

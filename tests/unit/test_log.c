@@ -177,7 +177,8 @@ Test(log, a_full_pipe_does_not_hold_a_control_thread_up)
 
 	fill_pipe();
 	cr_assert_eq(dfi__loop_start("loop", &loop), 0);
-	cr_assert_eq(dfi__loop_call(loop, log_in_loop, NULL), 0);
+	cr_assert_eq(
+	    dfi__loop_call(loop, log_in_loop, NULL, DEADLINE_NEVER), 0);
 	cr_assert_lt(clock_now_ns() - start, SOON_NS);
 	expect_counted_gap();
 	dfi__loop_stop(loop);

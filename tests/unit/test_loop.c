@@ -67,7 +67,7 @@ static int is_current(void *arg)
 Test(loop, calls_run_on_the_loops_thread)
 {
 	cr_assert_not(dfi__loop_is_current(loop));
-	cr_assert_eq(dfi__loop_call(loop, is_current, NULL), 1);
+	cr_assert_eq(dfi__loop_call(loop, is_current, NULL, DEADLINE_NEVER), 1);
 }
 
 static int fail(void *arg)
@@ -77,14 +77,17 @@ static int fail(void *arg)
 
 static int fail_nested(void *arg)
 {
-	return dfi__loop_call(loop, fail, arg);
+	return dfi__loop_call(loop, fail, arg, DEADLINE_NEVER);
 }
 
 Test(loop, an_error_comes_back_with_its_text)
 {
-	cr_assert_eq(dfi__loop_call(loop, fail, "first"), -ERANGE);
+	cr_assert_eq(
+	    dfi__loop_call(loop, fail, "first", DEADLINE_NEVER), -ERANGE);
 	cr_assert_str_eq(dfi_errmsg(), "the first text");
-	cr_assert_eq(dfi__loop_call(loop, fail_nested, "nested"), -ERANGE);
+	cr_assert_eq(
+	    dfi__loop_call(loop, fail_nested, "nested", DEADLINE_NEVER),
+	    -ERANGE);
 	cr_assert_str_eq(dfi_errmsg(), "the nested text");
 }
 
@@ -97,7 +100,9 @@ static int succeed_after_an_error(void *arg)
 Test(loop, success_leaves_the_callers_text_alone)
 {
 	dfi__fail(-EINVAL, "mine");
-	cr_assert_eq(dfi__loop_call(loop, succeed_after_an_error, "x"), 7);
+	cr_assert_eq(
+	    dfi__loop_call(loop, succeed_after_an_error, "x", DEADLINE_NEVER),
+	    7);
 	cr_assert_str_eq(dfi_errmsg(), "mine");
 }
 
@@ -120,7 +125,8 @@ Test(loop, its_thread_is_named_and_takes_no_signals)
 {
 	sigset_t masked;
 
-	cr_assert_eq(dfi__loop_call(loop, look_at_thread, NULL), 0);
+	cr_assert_eq(
+	    dfi__loop_call(loop, look_at_thread, NULL, DEADLINE_NEVER), 0);
 	cr_assert_eq(pthread_sigmask(SIG_SETMASK, NULL, &masked), 0);
 	cr_assert_eq(sigismember(&masked, SIGTERM), 0);
 }
@@ -146,7 +152,8 @@ static struct place place_of_loop(void)
 	struct loop *other;
 
 	cr_assert_eq(dfi__loop_start("other", &other), 0, "%s", dfi_errmsg());
-	cr_assert_eq(dfi__loop_call(other, look_at_place, &place), 0);
+	cr_assert_eq(
+	    dfi__loop_call(other, look_at_place, &place, DEADLINE_NEVER), 0);
 	dfi__loop_stop(other);
 	return place;
 }
@@ -310,7 +317,8 @@ static void *call_often(void *arg)
 	int i;
 
 	for (i = 0; i < 1000; i++)
-		cr_assert_gt(dfi__loop_call(loop, count_up, arg), i);
+		cr_assert_gt(
+		    dfi__loop_call(loop, count_up, arg, DEADLINE_NEVER), i);
 	return NULL;
 }
 
@@ -341,7 +349,7 @@ static int hold_loop(void *arg)
 
 static void *hold_in_thread(void *arg)
 {
-	dfi__loop_call(loop, hold_loop, arg);
+	dfi__loop_call(loop, hold_loop, arg, DEADLINE_NEVER);
 	return NULL;
 }
 
@@ -354,24 +362,92 @@ Test(loop, a_call_is_withdrawn_at_its_deadline)
 	sem_init(&may_leave, 0, 0);
 	pthread_create(&thread, NULL, hold_in_thread, NULL);
 	sem_wait(&entered);
-	cr_assert_eq(
-	    dfi__loop_call_until(loop, count_up, &count, deadline_in_ms(50)),
+	cr_assert_eq(dfi__loop_call(loop, count_up, &count, deadline_in_ms(50)),
 	    -ETIMEDOUT);
 	expect_text("thread 'fifteen-letters' has not run in time");
 	cr_assert_eq(dfi__loop_check(loop, deadline_in_ms(1)), -ETIMEDOUT);
 	sem_post(&may_leave);
 	pthread_join(thread, NULL);
 	cr_assert_eq(
-	    dfi__loop_call_until(loop, count_up, &count, deadline_in_ms(60000)),
-	    1);
+	    dfi__loop_call(loop, count_up, &count, deadline_in_ms(60000)), 1);
+}
+
+struct begun {
+	pthread_t caller;
+	int ret;
+	char text[200];
+};
+
+static void *call_in_vain(void *arg)
+{
+	struct begun *begun = arg;
+
+	begun->ret = dfi__loop_call(loop, hold_loop, NULL, deadline_in_ms(50));
+	snprintf(begun->text, sizeof(begun->text), "%s", dfi_errmsg());
+	return NULL;
+}
+
+/* The stack of its caller is gone before it returns. */
+Test(loop, a_call_that_has_begun_ends_at_its_deadline_and_goes_on)
+{
+	struct begun begun = { .ret = 0 };
+	int count = 0;
+
+	sem_init(&entered, 0, 0);
+	sem_init(&may_leave, 0, 0);
+	pthread_create(&begun.caller, NULL, call_in_vain, &begun);
+	sem_wait(&entered);
+	pthread_join(begun.caller, NULL);
+	cr_assert_eq(begun.ret, -ETIMEDOUT);
+	cr_assert_not_null(strstr(begun.text, "thread 'fifteen-letters' has"));
+	cr_assert_eq(dfi__loop_call(loop, count_up, &count, deadline_in_ms(1)),
+	    -ETIMEDOUT);
+	sem_post(&may_leave);
+	cr_assert_eq(
+	    dfi__loop_call(loop, count_up, &count, deadline_in_ms(60000)), 1);
 }
 
 static sem_t finished;
 
+static void count_end(void *arg)
+{
+	(void)arg;
+	sem_post(&finished);
+}
+
+static int end_on_loop(void *arg)
+{
+	dfi__loop_end(loop, arg, DEADLINE_NEVER);
+	return sem_trywait(&finished);
+}
+
+Test(loop, an_end_runs_once_before_it_returns_or_when_the_thread_runs)
+{
+	struct loop_post end = { .fn = count_end };
+	pthread_t thread;
+
+	sem_init(&finished, 0, 0);
+	dfi__loop_end(loop, &end, deadline_in_ms(60000));
+	cr_assert_eq(sem_trywait(&finished), 0);
+	cr_assert_eq(dfi__loop_call(loop, end_on_loop, &end, DEADLINE_NEVER), 0,
+	    "there it runs at once");
+	sem_init(&entered, 0, 0);
+	sem_init(&may_leave, 0, 0);
+	pthread_create(&thread, NULL, hold_in_thread, NULL);
+	sem_wait(&entered);
+	dfi__fail(-EINVAL, "mine");
+	dfi__loop_end(loop, &end, deadline_in_ms(50));
+	cr_assert_str_eq(dfi_errmsg(), "mine");
+	cr_assert_eq(sem_trywait(&finished), -1);
+	sem_post(&may_leave);
+	pthread_join(thread, NULL);
+	sem_wait(&finished);
+}
+
 static void finish(void *arg)
 {
 	/* On its own thread a call runs at once. */
-	if (dfi__loop_call(arg, hold_loop, NULL) == 0)
+	if (dfi__loop_call(arg, hold_loop, NULL, DEADLINE_NEVER) == 0)
 		sem_post(&finished);
 }
 
@@ -433,10 +509,12 @@ Test(loop, a_post_waits_for_nobody_and_runs_once_before_later_calls)
 	dfi__loop_post(loop, &post);
 	dfi__loop_post(loop, &post);
 	sem_post(&may_leave);
-	cr_assert_eq(dfi__loop_call(loop, read_count, &count), 1);
+	cr_assert_eq(
+	    dfi__loop_call(loop, read_count, &count, DEADLINE_NEVER), 1);
 	pthread_join(thread, NULL);
 	dfi__loop_post(loop, &post);
-	cr_assert_eq(dfi__loop_call(loop, read_count, &count), 2);
+	cr_assert_eq(
+	    dfi__loop_call(loop, read_count, &count, DEADLINE_NEVER), 2);
 }
 
 struct withdrawal {
@@ -459,10 +537,14 @@ Test(loop, a_post_that_is_withdrawn_does_not_run)
 	struct loop_post post = { .fn = count_post, .arg = &count };
 	struct withdrawal withdrawal = { &post, &count };
 
-	cr_assert_eq(dfi__loop_call(loop, post_and_withdraw, &withdrawal), 0);
-	cr_assert_eq(dfi__loop_call(loop, read_count, &count), 0);
+	cr_assert_eq(dfi__loop_call(
+			 loop, post_and_withdraw, &withdrawal, DEADLINE_NEVER),
+	    0);
+	cr_assert_eq(
+	    dfi__loop_call(loop, read_count, &count, DEADLINE_NEVER), 0);
 	dfi__loop_post(loop, &post);
-	cr_assert_eq(dfi__loop_call(loop, read_count, &count), 1);
+	cr_assert_eq(
+	    dfi__loop_call(loop, read_count, &count, DEADLINE_NEVER), 1);
 }
 
 /* Close the descriptors that a loop has opened; n: of those, the first ones. */
@@ -489,7 +571,8 @@ Test(loop, without_the_descriptor_that_wakes_it_runs_calls)
 	int count = 0;
 
 	close_those_of(&other, 1);
-	cr_assert_eq(dfi__loop_call(other, count_up, &count), 1);
+	cr_assert_eq(
+	    dfi__loop_call(other, count_up, &count, DEADLINE_NEVER), 1);
 	dfi__loop_stop(other);
 }
 
@@ -500,9 +583,11 @@ Test(loop, without_any_descriptor_runs_calls_and_is_broken)
 	int count = 0;
 
 	close_those_of(&other, 256);
-	cr_assert_eq(dfi__loop_call(other, count_up, &count), 1);
+	cr_assert_eq(
+	    dfi__loop_call(other, count_up, &count, DEADLINE_NEVER), 1);
 	while (!dfi__loop_is_broken(other) && clock_now_ns() < deadline)
-		cr_assert_gt(dfi__loop_call(other, count_up, &count), 0);
+		cr_assert_gt(
+		    dfi__loop_call(other, count_up, &count, DEADLINE_NEVER), 0);
 	cr_assert(dfi__loop_is_broken(other));
 	dfi__loop_stop(other);
 }

@@ -5,6 +5,7 @@
  * make the device's reports by hand.
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <dfi/context.h>
 #include <dfi/error.h>
 
+#include "base/clock.h"
 #include "base/loop.h"
 #include "transport/verbs/events.h"
 #include "transport/verbs/multicast/multicast.h"
@@ -494,7 +496,7 @@ static int hold_loop(void *arg)
 
 static void *hold_in_thread(void *arg)
 {
-	dfi__loop_call(loop, hold_loop, arg);
+	dfi__loop_call(loop, hold_loop, arg, DEADLINE_NEVER);
 	return NULL;
 }
 
@@ -515,6 +517,49 @@ static struct verbs_port *make_port(struct verbs *of)
 	return made;
 }
 
+static void begin_holding(struct holding *holding, pthread_t *thread)
+{
+	atomic_store(&holding->held, false);
+	sem_init(&holding->entered, 0, 0);
+	sem_init(&holding->may_leave, 0, 0);
+	pthread_create(thread, NULL, hold_in_thread, holding);
+	sem_wait(&holding->entered);
+}
+
+/* Whatever has waited for the thread until it ran again is too late. */
+static void end_holding(struct holding *holding, pthread_t thread)
+{
+	bool in_time = atomic_load(&holding->held);
+
+	sem_post(&holding->may_leave);
+	pthread_join(thread, NULL);
+	cr_assert(in_time, "it has waited for the thread");
+}
+
+/* When the thread runs again, it stops the transport before the loop ends. */
+Test(multicast, transport_starts_and_stops_while_the_control_thread_does_not)
+{
+	const struct member self = { .node = 1 };
+	struct transport *second = NULL;
+	struct holding holding;
+	pthread_t thread;
+	int ret;
+
+	settings.open_timeout_ms = 100;
+	begin_holding(&holding, &thread);
+	ret = dfi__verbs_ops.start(loop, &settings, &self, &second);
+	cr_assert_eq(ret, -ETIMEDOUT);
+	cr_assert_not_null(strstr(dfi_errmsg(), "DFI_CONTROL_CPUS"));
+	cr_assert_null(second);
+	end_holding(&holding, thread);
+	begin_holding(&holding, &thread);
+	dfi__verbs_ops.leave(transport, deadline_in_ms(100));
+	dfi__verbs_ops.stop(transport);
+	transport = NULL;
+	end_holding(&holding, thread);
+	dfi__loop_stop(loop);
+}
+
 static int do_nothing(void *arg)
 {
 	(void)arg;
@@ -523,7 +568,7 @@ static int do_nothing(void *arg)
 
 Test(multicast_stopped, a_port_closes_while_the_control_thread_does_not_run)
 {
-	struct holding holding = { .held = false };
+	struct holding holding;
 	struct verbs stopped = { 0 };
 	struct verbs_port *made;
 	pthread_t thread;
@@ -533,16 +578,11 @@ Test(multicast_stopped, a_port_closes_while_the_control_thread_does_not_run)
 	stopped.loop = loop;
 	made = make_port(&stopped);
 	timer = made->timer;
-	sem_init(&holding.entered, 0, 0);
-	sem_init(&holding.may_leave, 0, 0);
-	pthread_create(&thread, NULL, hold_in_thread, &holding);
-	sem_wait(&holding.entered);
+	begin_holding(&holding, &thread);
 	dfi__verbs_port_close(&made->base);
-	cr_assert(atomic_load(&holding.held), "it has waited for the thread");
 	cr_assert_geq(fcntl(timer, F_GETFD), 0, "the thread still watches it");
-	sem_post(&holding.may_leave);
-	pthread_join(thread, NULL);
-	cr_assert_eq(dfi__loop_call(loop, do_nothing, NULL), 0);
+	end_holding(&holding, thread);
+	cr_assert_eq(dfi__loop_call(loop, do_nothing, NULL, DEADLINE_NEVER), 0);
 	cr_assert_lt(fcntl(timer, F_GETFD), 0, "it is closed");
 	dfi__loop_stop(loop);
 }

@@ -362,7 +362,8 @@ static int get_on_loop(void *arg)
 
 Test(client, a_waiting_call_on_the_loops_thread_is_refused)
 {
-	cr_assert_eq(dfi__loop_call(loop, get_on_loop, client), -EINVAL);
+	cr_assert_eq(
+	    dfi__loop_call(loop, get_on_loop, client, DEADLINE_NEVER), -EINVAL);
 	cr_assert_not_null(strstr(dfi_errmsg(), "loop's thread"));
 }
 

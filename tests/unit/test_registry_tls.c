@@ -167,7 +167,7 @@ static int forget_a_lot(void *arg)
 
 static void *start_flood(void *arg)
 {
-	dfi__loop_call(loop, forget_a_lot, arg);
+	dfi__loop_call(loop, forget_a_lot, arg, DEADLINE_NEVER);
 	return NULL;
 }
 

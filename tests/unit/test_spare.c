@@ -365,9 +365,11 @@ Test(spare, region_that_root_has_had_is_not_used_again)
 
 	if (geteuid() != 0)
 		cr_skip_test("only root can become another user");
-	cr_assert_eq(dfi__loop_call(owner.loop, become, &nobody), 0);
+	cr_assert_eq(
+	    dfi__loop_call(owner.loop, become, &nobody, DEADLINE_NEVER), 0);
 	close_ring(open_ring(&peer, region));
-	cr_assert_eq(dfi__loop_call(owner.loop, become, &root), 0);
+	cr_assert_eq(
+	    dfi__loop_call(owner.loop, become, &root, DEADLINE_NEVER), 0);
 	cr_assert_eq(atomic_load(shm_let_go(region->base)), 1);
 	destroy(region);
 	cr_assert_eq(count_files(), 0);

@@ -244,6 +244,17 @@ Test(verbs_connect, peer_that_dies_meanwhile_is_asked_for_no_more)
 	cr_assert_eq(n_acked, 3);
 }
 
+static int accept_peers(void *arg)
+{
+	return dfi__verbs_listen_watch(arg);
+}
+
+static int refuse_peers(void *arg)
+{
+	dfi__verbs_unlisten_quiet(arg);
+	return 0;
+}
+
 /* Their requests are empty, and are refused. */
 Test(verbs_connect, flood_of_requests_lets_the_control_thread_do_its_work)
 {
@@ -251,6 +262,9 @@ Test(verbs_connect, flood_of_requests_lets_the_control_thread_do_its_work)
 
 	cr_assert_eq(dfi__loop_start("dfi", &verbs.loop), 0);
 	cr_assert_eq(dfi__verbs_listen(&verbs), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi__loop_call(verbs.loop, accept_peers, &verbs,
+			 deadline_in_ms(10000)),
+	    0, "%s", dfi_errmsg());
 	atomic_set(&flood, true);
 	cr_assert_eq(eventfd_write(channel.fd, 1), 0);
 	while (!atomic_observe(&n_refused))
@@ -258,6 +272,9 @@ Test(verbs_connect, flood_of_requests_lets_the_control_thread_do_its_work)
 	ret = dfi__loop_check(verbs.loop, deadline_in_ms(10000));
 	atomic_set(&flood, false);
 	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi__loop_call(verbs.loop, refuse_peers, &verbs,
+			 deadline_in_ms(10000)),
+	    0, "%s", dfi_errmsg());
 	dfi__verbs_unlisten(&verbs);
 	dfi__loop_stop(verbs.loop);
 }

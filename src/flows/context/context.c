@@ -133,9 +133,11 @@ static int open_parts(struct dfi *dfi)
 	return ret;
 }
 
-/* Close all that is open, in reverse order. */
-static void close_all(struct dfi *dfi)
+/* Close all that is open, in reverse order; on the loop's thread. */
+static void close_all(void *arg)
 {
+	struct dfi *dfi = arg;
+
 	while (dfi->n_parts)
 		dfi__context_parts[--dfi->n_parts].close(dfi);
 	if (dfi->network)
@@ -145,14 +147,6 @@ static void close_all(struct dfi *dfi)
 		dfi__processes_free(dfi->processes);
 	if (dfi->transport)
 		dfi->transport->ops->stop(dfi->transport);
-}
-
-/* Close a context that could not be opened; on the loop's thread. */
-static void give_up(void *arg)
-{
-	struct dfi *dfi = arg;
-
-	close_all(dfi);
 	dfi__handle_free(dfi, sizeof(*dfi));
 }
 
@@ -200,7 +194,7 @@ static int join(
 	if (ret < 0) {
 		end = deadline_in_ms(GIVE_UP_MS);
 		dfi__loop_finish(
-		    dfi->loop, give_up, dfi, end > deadline ? end : deadline);
+		    dfi->loop, close_all, dfi, end > deadline ? end : deadline);
 	}
 	return ret;
 }
@@ -316,6 +310,7 @@ static int fail_used(uint32_t n)
 int dfi_close(struct dfi *dfi)
 {
 	uint32_t n = 0;
+	int64_t deadline;
 	bool closes;
 	int ret;
 	CANCEL_POINT;
@@ -329,16 +324,16 @@ int dfi_close(struct dfi *dfi)
 	dfi__handle_release(dfi);
 	if (!closes)
 		return fail_used(n);
-	ret = dfi__loop_check(
-	    dfi->loop, deadline_in_ms(dfi->settings.open_timeout_ms));
+	deadline = context_deadline(dfi, 0);
+	ret = dfi__loop_check(dfi->loop, deadline);
 	if (ret < 0) {
 		atomic_store(&dfi->n_users, 0);
 		return ret;
 	}
-	close_all(dfi);
-	dfi__loop_stop(dfi->loop);
+	dfi__network_leave(dfi->network, deadline);
+	dfi__client_revoke(dfi->registry);
 	dfi__handle_retire(dfi);
-	dfi__handle_free(dfi, sizeof(*dfi));
+	dfi__loop_finish(dfi->loop, close_all, dfi, context_deadline(dfi, 0));
 	return 0;
 }
 

@@ -53,7 +53,8 @@ _Static_assert(
 
 /*
  * State that an upper floor keeps in each context. It opens after the
- * registry's client, the transports and the processes, and closes before them.
+ * registry's client, the transports and the processes, and closes before them,
+ * on the control thread.
  */
 struct context_part {
 	int (*open)(struct dfi *dfi);

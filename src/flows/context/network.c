@@ -14,7 +14,6 @@
 #include <sys/random.h>
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/loop.h"
 #include "registry/client/client.h"
 #include "transport/transports.h"
 #include "context.h"
@@ -70,6 +69,22 @@ int dfi__network_new(
 	pthread_mutex_init(&network->lock, NULL);
 	*out = network;
 	return 0;
+}
+
+static void leave(struct transport *transport, int64_t deadline)
+{
+	if (transport->ops->leave)
+		transport->ops->leave(transport, deadline);
+}
+
+void dfi__network_leave(struct network *network, int64_t deadline)
+{
+	unsigned i;
+
+	for (i = 0; i < network->n_others; i++)
+		leave(network->others[i], deadline);
+	if (network->transport)
+		leave(network->transport, deadline);
 }
 
 void dfi__network_free(struct network *network)
@@ -150,10 +165,6 @@ static int start(struct network *network, const struct transport_row *row,
 		ret = dfi__client_watch(dfi->registry, "nodes/", on_event,
 		    network, deadline_in_ms(dfi->settings.open_timeout_ms),
 		    &network->watch);
-	/* The transport's work runs on the control thread. */
-	if (!ret)
-		ret = dfi__loop_check(
-		    dfi->loop, deadline_in_ms(dfi->settings.open_timeout_ms));
 	if (ret < 0)
 		return ret;
 	memcpy(self.token, network->token, sizeof(self.token));

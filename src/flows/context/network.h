@@ -24,7 +24,17 @@ struct transport;
 int dfi__network_new(
     struct dfi *dfi, const char *registry, struct network **network);
 
-/* Call it before the registry's client closes, when no endpoint is open. */
+/*
+ * Take leave of peers; see transport_ops.leave(). Before the
+ * registry's client leaves, when no endpoint is open. Not on the control
+ * thread.
+ */
+void dfi__network_leave(struct network *network, int64_t deadline);
+
+/*
+ * Call it before the registry's client closes, when no endpoint is open. On the
+ * control thread.
+ */
 void dfi__network_free(struct network *network);
 
 /* The token that proves this process's membership: MEMBER_TOKEN_SIZE bytes. */

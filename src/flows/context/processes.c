@@ -71,18 +71,10 @@ static void free_process(struct process *process)
 	free(process);
 }
 
-static int free_all(void *arg)
-{
-	struct processes *processes = arg;
-
-	while (!TAILQ_EMPTY(&processes->list))
-		free_process(TAILQ_FIRST(&processes->list));
-	return 0;
-}
-
 void dfi__processes_free(struct processes *processes)
 {
-	dfi__loop_call(processes->dfi->loop, free_all, processes);
+	while (!TAILQ_EMPTY(&processes->list))
+		free_process(TAILQ_FIRST(&processes->list));
 	pthread_mutex_destroy(&processes->lock);
 	free(processes);
 }

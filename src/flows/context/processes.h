@@ -32,7 +32,10 @@ struct process_watcher {
 /* -ENOMEM. */
 int dfi__processes_new(struct dfi *dfi, struct processes **processes);
 
-/* Call it without watchers, after the registry's client has closed. */
+/*
+ * Call it without watchers, after the registry's client has closed. On the
+ * control thread.
+ */
 void dfi__processes_free(struct processes *processes);
 
 /*

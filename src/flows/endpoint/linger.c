@@ -22,9 +22,10 @@ struct linger_clock {
 	struct dfi *dfi;
 	pthread_mutex_t lock;
 	TAILQ_HEAD(lingering, dfi_source) sources;
-	int timer; /* -1: no source has lingered yet */
-	struct event *event;
-	int64_t at; /* when the timer fires, or DEADLINE_NEVER */
+	int timer;           /* -1: no source has lingered yet */
+	bool started;        /* the control thread serves it */
+	struct event *event; /* control thread only */
+	int64_t at;          /* when the timer fires, or DEADLINE_NEVER */
 };
 
 /* Whether the lane has an open segment that the owner may add to. */
@@ -198,54 +199,49 @@ int dfi__linger_clock_open(struct dfi *dfi)
 	return 0;
 }
 
+/* It may run again after a call that timed out. */
 static int add_event(void *arg)
 {
 	struct linger_clock *clock = arg;
 	struct event_base *base = dfi__loop_base(clock->dfi->loop);
 
+	if (clock->event)
+		return 0;
 	clock->event = event_new(
 	    base, clock->timer, EV_READ | EV_PERSIST, on_timer, clock);
 	if (clock->event && !event_add(clock->event, NULL))
 		return 0;
 	if (clock->event)
 		event_free(clock->event);
+	clock->event = NULL;
 	return dfi__fail(-ENOMEM, "lingering: out of memory");
-}
-
-static int free_event(void *arg)
-{
-	event_free(((struct linger_clock *)arg)->event);
-	return 0;
 }
 
 void dfi__linger_clock_close(struct dfi *dfi)
 {
 	struct linger_clock *clock = dfi->linger;
 
-	if (clock->timer >= 0) {
-		dfi__loop_call(clock->dfi->loop, free_event, clock);
+	if (clock->event)
+		event_free(clock->event);
+	if (clock->timer >= 0)
 		close(clock->timer);
-	}
 	pthread_mutex_destroy(&clock->lock);
 	free(clock);
 }
 
 static int start_timer(struct linger_clock *clock)
 {
-	int fd = file_up(
-	    timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	int ret;
 
-	if (fd < 0)
+	if (clock->timer < 0)
+		clock->timer = file_up(timerfd_create(
+		    CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+	if (clock->timer < 0)
 		return dfi__fail_files(
 		    errno, 1, "timerfd_create", "linger_us: the timer");
-	clock->timer = fd;
-	ret = dfi__loop_call_until(clock->dfi->loop, add_event, clock,
+	ret = dfi__loop_call(clock->dfi->loop, add_event, clock,
 	    context_deadline(clock->dfi, 0));
-	if (ret < 0) {
-		close(fd);
-		clock->timer = -1;
-	}
+	clock->started = !ret;
 	return ret;
 }
 
@@ -254,7 +250,7 @@ int dfi__linger_clock_start(struct linger_clock *clock)
 	int ret = 0;
 
 	pthread_mutex_lock(&clock->lock);
-	if (clock->timer < 0)
+	if (!clock->started)
 		ret = start_timer(clock);
 	pthread_mutex_unlock(&clock->lock);
 	return ret;

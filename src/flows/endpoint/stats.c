@@ -280,29 +280,20 @@ static void *report(void *arg, uint64_t after, size_t *size)
 	return data;
 }
 
-static void free_list(struct dfi *dfi)
-{
-	pthread_mutex_destroy(&dfi->stats->lock);
-	free(dfi->stats);
-}
-
 int dfi__stats_start(struct dfi *dfi)
 {
-	int ret;
-
 	dfi->stats = calloc(1, sizeof(*dfi->stats));
 	if (!dfi->stats)
 		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
 	pthread_mutex_init(&dfi->stats->lock, NULL);
 	TAILQ_INIT(&dfi->stats->entries);
-	ret = dfi->transport->ops->report->serve(dfi->transport, report, dfi);
-	if (ret < 0)
-		free_list(dfi);
-	return ret;
+	dfi->transport->ops->report->serve(dfi->transport, report, dfi);
+	return 0;
 }
 
 void dfi__stats_stop(struct dfi *dfi)
 {
 	dfi->transport->ops->report->serve(dfi->transport, NULL, NULL);
-	free_list(dfi);
+	pthread_mutex_destroy(&dfi->stats->lock);
+	free(dfi->stats);
 }

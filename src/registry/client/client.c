@@ -43,6 +43,11 @@ void dfi__client_set_grace(struct registry_client *client, uint32_t ms)
 	client->ops->set_grace(client, ms);
 }
 
+void dfi__client_revoke(struct registry_client *client)
+{
+	client->ops->revoke(client);
+}
+
 void dfi__client_close(struct registry_client *client)
 {
 	if (client)

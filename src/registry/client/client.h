@@ -120,10 +120,17 @@ int dfi__client_open(struct loop *loop, const char *address,
 void dfi__client_set_grace(struct registry_client *client, uint32_t ms);
 
 /*
- * Give the lease back, disconnect, and free the client and its watches. The
- * leased keys are gone on return if the registry answers within a second. Calls
- * that wait in other threads return -ENOTCONN; none may start any more. Not on
- * the loop's thread. NULL is allowed.
+ * Give the lease back. The leased keys are gone on return if the registry
+ * answers within a second. Only dfi__client_close() may follow. Not on the
+ * loop's thread.
+ */
+void dfi__client_revoke(struct registry_client *client);
+
+/*
+ * Revoke, except on the loop's thread, disconnect, and free the client and its
+ * watches. Calls that wait in other threads return -ENOTCONN; none may start
+ * any more. If the loop does not run for 10 s, it does the rest when it runs.
+ * NULL is allowed.
  */
 void dfi__client_close(struct registry_client *client);
 

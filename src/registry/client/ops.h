@@ -31,6 +31,7 @@ struct registry_put {
 struct registry_list;
 
 struct registry_ops {
+	void (*revoke)(struct registry_client *client);
 	/* Frees the client. */
 	void (*close)(struct registry_client *client);
 	void (*set_grace)(struct registry_client *client, uint32_t ms);

@@ -92,7 +92,7 @@ static struct local_watch *take_untold(struct local_client *client)
 	return watch;
 }
 
-void dfi__local_deliver(struct local_client *client)
+static void deliver(struct local_client *client)
 {
 	static const struct registry_event lost = { .type = REGISTRY_LOST };
 	struct local_event *event;
@@ -113,7 +113,7 @@ void dfi__local_deliver(struct local_client *client)
 
 static void on_post(void *arg)
 {
-	dfi__local_deliver(arg);
+	deliver(arg);
 }
 
 static int queue_all(struct local_watch *watch, const char *text, bool exact)

@@ -41,6 +41,7 @@ struct local_client {
 	TAILQ_HEAD(local_watch_list, local_watch) watches;
 	STAILQ_HEAD(local_event_list, local_event) events;
 	struct loop_post post;    /* delivers the events */
+	struct loop_post end;     /* frees the client */
 	pthread_mutex_t delivery; /* recursive; held while a watch's fn runs */
 };
 
@@ -73,8 +74,5 @@ void dfi__local_watch_end(struct local_watch *watch);
 /* A hook of the table. */
 void dfi__local_changed(void *arg, void *watcher, uint64_t tag,
     enum table_event_type type, const struct table_item *item);
-
-/* Deliver all that is queued. Without the lock, on the loop's thread. */
-void dfi__local_deliver(struct local_client *client);
 
 #endif

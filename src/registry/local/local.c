@@ -3,7 +3,8 @@
  * The registries of this process, and the calls of their clients. One lock
  * protects all registries: a call holds it for as long as it changes a table,
  * and never while it runs a watch's function. So a call never waits for
- * another thread's work, except a join, which the loop carries out.
+ * another thread's work, except a join, which waits until the loop has
+ * delivered the first events.
  */
 #include "local.h"
 
@@ -14,11 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/loop.h"
 #include "events.h"
 #include "registry/server/table.h"
+
+/* How long closing waits for the loop. */
+#define CLOSE_MS 10000
 
 struct local_registry {
 	TAILQ_ENTRY(local_registry) link;
@@ -241,18 +246,17 @@ static int join_entered(const struct joining *joining)
 	return ret;
 }
 
-/* On the loop's thread: the first events are delivered before the join ends. */
-static int join_on_loop(void *arg)
+static void undo(const struct joining *joining)
 {
-	const struct joining *joining = arg;
-	int ret = begin(joining->client);
+	struct local_client *client = joining->client;
 
-	if (!ret)
-		ret = join_entered(joining);
-	end(joining->client);
-	if (!ret)
-		dfi__local_deliver(joining->client);
-	return ret;
+	pthread_mutex_lock(&client->delivery);
+	pthread_mutex_lock(&dfi__local_lock);
+	if (joining->entry)
+		say(client, joining->entry->key, NULL, 0, true);
+	take_back(joining, joining->n);
+	end(client);
+	pthread_mutex_unlock(&client->delivery);
 }
 
 static int join(struct registry_client *base,
@@ -265,9 +269,20 @@ static int join(struct registry_client *base,
 		.n = n,
 		.entry = entry,
 	};
+	int ret;
 
-	return dfi__loop_call_until(
-	    base->loop, join_on_loop, &joining, deadline);
+	ret = begin(joining.client);
+	if (!ret)
+		ret = join_entered(&joining);
+	end(joining.client);
+	if (ret)
+		return ret;
+	/* The loop delivers the first events before the join ends. */
+	dfi__loop_post(base->loop, &joining.client->post);
+	ret = dfi__loop_check(base->loop, deadline);
+	if (ret)
+		undo(&joining);
+	return ret;
 }
 
 /* The watch's function does not run any more, unless it made this call. */
@@ -306,7 +321,17 @@ static void leave_registry(struct local_registry *registry)
 	free(registry);
 }
 
-static int detach(void *arg)
+static void revoke(struct registry_client *base)
+{
+	const struct local_client *client = local_of(base);
+
+	pthread_mutex_lock(&dfi__local_lock);
+	dfi__table_revoke(client->registry->table, client->lease);
+	end(client);
+}
+
+/* On the loop's thread. */
+static void free_client(void *arg)
 {
 	struct local_client *client = arg;
 	struct table *table = client->registry->table;
@@ -320,18 +345,19 @@ static int detach(void *arg)
 	leave_registry(client->registry);
 	pthread_mutex_unlock(&dfi__local_lock);
 	dfi__loop_unpost(client->base.loop, &client->post);
-	return 0;
+	dfi__local_client_free(client);
 }
 
 static void close_client(struct registry_client *base)
 {
 	struct local_client *client = local_of(base);
 
-	dfi__loop_call(base->loop, detach, client);
-	dfi__local_client_free(client);
+	client->end = (struct loop_post){ .fn = free_client, .arg = client };
+	dfi__loop_end(base->loop, &client->end, deadline_in_ms(CLOSE_MS));
 }
 
 static const struct registry_ops ops = {
+	.revoke = revoke,
 	.close = close_client,
 	.set_grace = set_grace,
 	.put = put,

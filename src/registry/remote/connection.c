@@ -31,6 +31,7 @@
 #include "watch.h"
 
 #define REVOKE_TIMEOUT_MS 1000
+#define CLOSE_TIMEOUT_MS 10000
 
 void dfi__client_lose(
     struct remote_client *client, int err, const char *fmt, ...)
@@ -254,17 +255,11 @@ int dfi__client_attach(struct remote_client *client, int fd)
 	    : 0;
 }
 
-struct attachment {
-	struct remote_client *client;
-	int fd;
-};
-
 static int attach_entered(void *arg)
 {
-	struct attachment *attachment = arg;
-	struct remote_client *client = attachment->client;
+	struct remote_client *client = arg;
 	struct event_base *base = dfi__loop_base(client->base.loop);
-	int fd = attachment->fd;
+	int fd = client->fd;
 
 	client->keepalive_timer = event_new(
 	    base, -1, EV_PERSIST, on_keepalive, client);
@@ -272,32 +267,23 @@ static int attach_entered(void *arg)
 	if (!client->keepalive_timer || !client->grace_timer ||
 	    dfi__restore_init(client) < 0)
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
-	attachment->fd = -1;
+	client->fd = -1;
 	return dfi__client_attach(client, fd);
 }
 
 static int attach(void *arg)
 {
-	struct attachment *attachment = arg;
-
-	return dfi__client_do(attachment->client, attach_entered, arg);
+	return dfi__client_do(arg, attach_entered, arg);
 }
 
 int dfi__client_start(struct remote_client *client, int fd, int64_t deadline)
 {
-	struct attachment attachment = { .client = client, .fd = fd };
-	int ret = dfi__loop_call_until(
-	    client->base.loop, attach, &attachment, deadline);
-
-	if (attachment.fd >= 0)
-		dfi__fork_close(fd);
-	return ret;
+	client->fd = fd;
+	return dfi__loop_call(client->base.loop, attach, client, deadline);
 }
 
-static int detach(void *arg)
+static void detach(struct remote_client *client)
 {
-	struct remote_client *client = arg;
-
 	dfi__client_enter(client);
 	client->closing = true;
 	dfi__keep_free_all(client);
@@ -309,8 +295,9 @@ static int detach(void *arg)
 		event_free(client->keepalive_timer);
 	if (client->grace_timer)
 		event_free(client->grace_timer);
+	if (client->fd >= 0)
+		dfi__fork_close(client->fd);
 	dfi__loop_unpost(client->base.loop, &client->post);
-	return 0;
 }
 
 /* After detach(), when the last caller has gone. */
@@ -337,17 +324,8 @@ static void end(void *arg)
 
 void dfi__client_destroy(struct remote_client *client, int64_t deadline)
 {
-	char text[ERROR_TEXT_SIZE];
-
-	snprintf(text, sizeof(text), "%s", dfi_errmsg());
-	if (!dfi__loop_call_until(
-		client->base.loop, detach, client, deadline)) {
-		free_client(client);
-		return;
-	}
-	dfi__fail(0, "%s", text);
 	client->end = (struct loop_post){ .fn = end, .arg = client };
-	dfi__loop_post(client->base.loop, &client->end);
+	dfi__loop_end(client->base.loop, &client->end, deadline);
 }
 
 static void init_entrance(struct remote_client *client)
@@ -383,6 +361,7 @@ int dfi__client_new(
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	}
 	new->base.loop = loop;
+	new->fd = -1;
 	new->post.fn = dfi__client_on_post;
 	new->post.arg = new;
 	new->id = drawn[0];
@@ -423,24 +402,23 @@ void dfi__remote_set_grace(struct registry_client *base, uint32_t ms)
 	atomic_store(&remote_of(base)->grace_ms, ms);
 }
 
-void dfi__remote_close(struct registry_client *base)
+void dfi__remote_revoke(struct registry_client *base)
 {
-	struct remote_client *client = remote_of(base);
 	Dfi__Registry__LeaseRevoke op = DFI__REGISTRY__LEASE_REVOKE__INIT;
 	Dfi__Registry__Request request = WIRE_REQUEST(
 	    LEASE_REVOKE, lease_revoke, &op);
-	char text[512];
+	char text[ERROR_TEXT_SIZE];
 
-	/*
-	 * Ignore an error: the lease ends with the connection anyway, and the
-	 * caller reports the error that made it close. The loop's thread can't
-	 * wait for an answer.
-	 */
+	/* Ignore an error: the lease ends with the connection anyway. */
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
-	if (!dfi__loop_is_current(client->base.loop))
-		dfi__client_call(
-		    client, &request, deadline_in_ms(REVOKE_TIMEOUT_MS), NULL);
+	dfi__client_call(
+	    remote_of(base), &request, deadline_in_ms(REVOKE_TIMEOUT_MS), NULL);
 	dfi__fail(0, "%s", text);
-	dfi__loop_call(client->base.loop, detach, client);
-	free_client(client);
+}
+
+void dfi__remote_close(struct registry_client *base)
+{
+	if (!dfi__loop_is_current(base->loop))
+		dfi__remote_revoke(base);
+	dfi__client_destroy(remote_of(base), deadline_in_ms(CLOSE_TIMEOUT_MS));
 }

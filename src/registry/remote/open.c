@@ -119,11 +119,12 @@ static int enter_registry(
 	if (!ret)
 		ret = take_lease(client, opening->ttl_ms, opening->deadline);
 	return ret ? ret
-		   : dfi__loop_call_until(client->base.loop, finish_opening,
-			 client, opening->deadline);
+		   : dfi__loop_call(client->base.loop, finish_opening, client,
+			 opening->deadline);
 }
 
 static const struct registry_ops ops = {
+	.revoke = dfi__remote_revoke,
 	.close = dfi__remote_close,
 	.set_grace = dfi__remote_set_grace,
 	.put = dfi__remote_put,

@@ -49,6 +49,7 @@ struct remote_client {
 	bool kicked;             /* the loop must continue restoring */
 	struct loop_post post;   /* makes the loop do both */
 	struct loop_post end;    /* makes it free the client */
+	int fd; /* the first socket, until the loop makes it a stream; or -1 */
 	struct event *keepalive_timer;
 	uint64_t keepalive_id; /* of the last one; 0: it was answered */
 	int64_t keepalive_at;  /* when it was sent */
@@ -86,11 +87,14 @@ static inline struct remote_client *remote_of(struct registry_client *base)
 /* Make a client that is not connected. -ENOMEM, -EIO. */
 int dfi__client_new(
     struct loop *loop, const char *address, struct remote_client **client);
-/* Make the loop serve a connected socket, and take it. -ENOMEM, -ETIMEDOUT. */
+/*
+ * Make the loop serve a connected socket, which the client takes in any case.
+ * -ENOMEM, -ETIMEDOUT.
+ */
 int dfi__client_start(struct remote_client *client, int fd, int64_t deadline);
 /*
- * Disconnect and free a client that nobody calls. If the loop has not begun at
- * the deadline, it does so when it runs. dfi_errmsg() stays.
+ * Disconnect and free a client that nobody calls; see dfi__loop_end() about the
+ * deadline.
  */
 void dfi__client_destroy(struct remote_client *client, int64_t deadline);
 
@@ -108,6 +112,7 @@ void dfi__client_lose(struct remote_client *client, int err, const char *fmt,
     ...) __attribute__((format(printf, 3, 4)));
 
 /* Their contracts are those of struct registry_ops. */
+void dfi__remote_revoke(struct registry_client *base);
 void dfi__remote_close(struct registry_client *base);
 void dfi__remote_set_grace(struct registry_client *base, uint32_t ms);
 int dfi__remote_join(struct registry_client *base,

@@ -34,6 +34,8 @@
 /* Connections without TLS that have not greeted. */
 #define STRANGERS_MAX 1024
 
+uint32_t dfi__server_loop_ms = 10000;
+
 struct dfi_registry {
 	struct server server;
 	pid_t pid;
@@ -140,22 +142,41 @@ static int attach(void *arg)
 	if (server->expiry_timer && server->acceptor &&
 	    !dfi__turns_start(server, base))
 		return 0;
-	free_events(server);
 	return dfi__fail(-ENOMEM, "no memory for the registry");
 }
 
-static int detach(void *arg)
+static void disconnect_all(struct server *server)
 {
-	struct server *server = arg;
-	struct session *session;
+	struct session *session = NULL;
+
+	while (!TAILQ_EMPTY(&server->live) || !TAILQ_EMPTY(&server->closing)) {
+		session = TAILQ_FIRST(&server->live);
+		if (!session)
+			session = TAILQ_FIRST(&server->closing);
+		dfi__session_doom(session, NULL);
+	}
+	if (session)
+		dfi__server_settle(server);
+}
+
+/* All parts but the loop. */
+static void free_registry(struct dfi_registry *registry)
+{
+	struct server *server = &registry->server;
 
 	dfi__pending_auth_destroy(server->pending_auth);
-	while ((session = TAILQ_FIRST(&server->live)) ||
-	    (session = TAILQ_FIRST(&server->closing)))
-		dfi__session_doom(session, NULL);
-	dfi__server_settle(server);
+	disconnect_all(server);
 	free_events(server);
-	return 0;
+	dfi__listen_close(&server->listen);
+	dfi__table_destroy(server->table);
+	dfi__visitors_free(&server->strangers);
+	free(registry);
+}
+
+/* On the loop's thread. */
+static void end(void *arg)
+{
+	free_registry(arg);
 }
 
 static int create_table(
@@ -251,10 +272,9 @@ static int read_security(const struct dfi_registry_attr *attr, struct tls **tls)
 	return ret;
 }
 
-/* How long starting and stopping wait for the thread to run. */
-#define LOOP_MS 10000
-
-static int start(struct server *server, const struct dfi_registry_attr *attr)
+/* All parts but the loop. */
+static int open_parts(
+    struct server *server, const struct dfi_registry_attr *attr)
 {
 	struct tls *tls;
 	int ret;
@@ -287,27 +307,35 @@ static int start(struct server *server, const struct dfi_registry_attr *attr)
 		goto err_pending_auth;
 	ret = dfi__listen_open(
 	    attr->listen, server->n_users ? 0666 : 0600, &server->listen);
-	if (ret)
-		goto err_table;
-	ret = dfi__loop_start_until(
-	    "dfi-registry", deadline_in_ms(LOOP_MS), &server->loop);
-	if (ret)
-		goto err_listen;
-	ret = dfi__loop_call_until(
-	    server->loop, attach, server, deadline_in_ms(LOOP_MS));
-	if (ret)
-		goto err_loop;
-	return 0;
-
-err_loop:
-	dfi__loop_finish(server->loop, NULL, NULL, deadline_in_ms(LOOP_MS));
-err_listen:
-	dfi__listen_close(&server->listen);
-err_table:
+	if (!ret)
+		return 0;
 	dfi__table_destroy(server->table);
 err_pending_auth:
 	dfi__visitors_free(&server->strangers);
 	dfi__pending_auth_destroy(server->pending_auth);
+	return ret;
+}
+
+/* On failure frees the registry, or has the loop's thread do so. */
+static int start(
+    struct dfi_registry *registry, const struct dfi_registry_attr *attr)
+{
+	int64_t deadline = deadline_in_ms(dfi__server_loop_ms);
+	struct server *server = &registry->server;
+	int ret = open_parts(server, attr);
+
+	if (ret) {
+		free(registry);
+		return ret;
+	}
+	ret = dfi__loop_start_until("dfi-registry", deadline, &server->loop);
+	if (ret) {
+		free_registry(registry);
+		return ret;
+	}
+	ret = dfi__loop_call(server->loop, attach, server, deadline);
+	if (ret)
+		dfi__loop_finish(server->loop, end, registry, deadline);
 	return ret;
 }
 
@@ -363,11 +391,9 @@ int dfi_registry_start(
 	if (!new)
 		return dfi__fail(-ENOMEM, "no memory for a registry");
 	new->pid = getpid();
-	ret = start(&new->server, &loaded);
-	if (ret) {
-		free(new);
+	ret = start(new, &loaded);
+	if (ret)
 		return ret;
-	}
 	dfi__log(DFI_LOG_INFO, "registry %s: started", new->server.listen.text);
 	*registry = new;
 	return 0;
@@ -396,14 +422,10 @@ int dfi_registry_stop(struct dfi_registry *registry)
 		    "registry %s belongs to process %ld, the parent of this "
 		    "one",
 		    server->listen.text, (long)registry->pid);
-	ret = dfi__loop_call_until(
-	    server->loop, detach, server, deadline_in_ms(LOOP_MS));
-	if (ret)
-		return ret;
-	dfi__loop_finish(server->loop, NULL, NULL, deadline_in_ms(LOOP_MS));
-	dfi__listen_close(&server->listen);
-	dfi__table_destroy(server->table);
-	dfi__visitors_free(&server->strangers);
-	free(registry);
-	return 0;
+	ret = dfi__loop_check(
+	    server->loop, deadline_in_ms(dfi__server_loop_ms));
+	if (!ret)
+		dfi__loop_finish(server->loop, end, registry,
+		    deadline_in_ms(dfi__server_loop_ms));
+	return ret;
 }

@@ -67,6 +67,9 @@ struct server {
 	int64_t expiry_due; /* when expiry_timer fires; INT64_MAX: not set */
 };
 
+/* How long the start and the stop wait for the thread; only tests change it. */
+extern uint32_t dfi__server_loop_ms;
+
 /* A lease was granted: set the timer of its expiry. */
 void dfi__server_arm_expiry(struct server *server);
 

@@ -32,7 +32,6 @@
 #include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "base/settings.h"
 #include "message.h"
 
 #define BACKLOG 1024
@@ -326,25 +325,18 @@ err_listener:
 	return ret;
 }
 
-int dfi__shm_pass_start(struct shm *shm)
+int dfi__shm_pass_start(struct shm *shm, int64_t deadline)
 {
-	return dfi__loop_call_until(shm->loop, listen_on_loop, shm,
-	    deadline_in_ms(shm->settings->open_timeout_ms));
+	return dfi__loop_call(shm->loop, listen_on_loop, shm, deadline);
 }
 
-static int stop_on_loop(void *arg)
+void dfi__shm_pass_stop(struct shm *shm)
 {
-	struct shm *shm = arg;
-
+	if (!shm->acceptor)
+		return;
 	dfi__accept_stop(shm->acceptor);
 	dfi__fork_close(shm->listener);
 	while (!TAILQ_EMPTY(&shm->passes))
 		free_pass(TAILQ_FIRST(&shm->passes));
 	give_up_reserve(shm);
-	return 0;
-}
-
-void dfi__shm_pass_stop(struct shm *shm)
-{
-	dfi__loop_call(shm->loop, stop_on_loop, shm);
 }

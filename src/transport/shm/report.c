@@ -11,11 +11,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/loop.h"
-#include "base/settings.h"
 #include "message.h"
 
 static void send_report(int socket, int error, const void *data, size_t size)
@@ -35,15 +32,19 @@ static void send_report(int socket, int error, const void *data, size_t size)
 void dfi__shm_report_serve(
     struct shm *shm, int socket, const struct shm_request *request)
 {
+	void *(*report)(void *arg, uint64_t after, size_t *size);
+	void *arg, *data;
 	size_t size = 0;
-	void *data;
 
 	if (request->version != SHM_REPORT_VERSION) {
 		send_report(socket, -EPROTO, NULL, 0);
 		return;
 	}
-	data = shm->report ? shm->report(shm->report_arg, request->key, &size)
-			   : NULL;
+	pthread_mutex_lock(&shm->lock);
+	report = shm->report;
+	arg = shm->report_arg;
+	pthread_mutex_unlock(&shm->lock);
+	data = report ? report(arg, request->key, &size) : NULL;
 	if (!data)
 		send_report(socket, -ENOMEM, NULL, 0);
 	else if (size > TRANSPORT_REPORT_MAX)
@@ -53,35 +54,15 @@ void dfi__shm_report_serve(
 	free(data);
 }
 
-struct report_setting {
-	struct shm *shm;
-	void *(*report)(void *arg, uint64_t after, size_t *size);
-	void *arg;
-};
-
-static int set_report(void *arg)
-{
-	const struct report_setting *setting = arg;
-
-	setting->shm->report = setting->report;
-	setting->shm->report_arg = setting->arg;
-	return 0;
-}
-
-int dfi__shm_report(struct transport *transport,
+void dfi__shm_report(struct transport *transport,
     void *(*report)(void *arg, uint64_t after, size_t *size), void *arg)
 {
 	struct shm *shm = (struct shm *)transport;
-	struct report_setting setting = { shm, report, arg };
-	/*
-	 * To clear the report, wait without a deadline: the caller frees arg
-	 * after this.
-	 */
-	int64_t deadline = report
-	    ? deadline_in_ms(shm->settings->open_timeout_ms)
-	    : DEADLINE_NEVER;
 
-	return dfi__loop_call_until(shm->loop, set_report, &setting, deadline);
+	pthread_mutex_lock(&shm->lock);
+	shm->report = report;
+	shm->report_arg = arg;
+	pthread_mutex_unlock(&shm->lock);
 }
 
 static int reply_error(int error, const char *address)

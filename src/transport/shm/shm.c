@@ -10,14 +10,29 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fork_files.h"
 #include "base/notify.h"
+#include "base/settings.h"
 #include "base/wait.h"
+
+/* On the control thread. */
+static void end(void *arg)
+{
+	struct shm *shm = arg;
+
+	dfi__shm_pass_stop(shm);
+	dfi__shm_spares_free(shm);
+	dfi__notify_cleanup();
+	pthread_mutex_destroy(&shm->lock);
+	free(shm);
+}
 
 static int shm_start(struct loop *loop, const struct settings *settings,
     const struct member *self, struct transport **transport)
 {
+	int64_t deadline = deadline_in_ms(settings->open_timeout_ms);
 	struct shm *shm = calloc(1, sizeof(*shm));
 	int ret;
 
@@ -27,23 +42,21 @@ static int shm_start(struct loop *loop, const struct settings *settings,
 	shm->base.ops = &dfi__shm_ops;
 	shm->loop = loop;
 	shm->settings = settings;
+	shm->end = (struct loop_post){ .fn = end, .arg = shm };
 	pthread_mutex_init(&shm->lock, NULL);
 	TAILQ_INIT(&shm->spares);
 	dfi__fence_setup();
 	ret = dfi__notify_setup();
+	if (ret < 0) {
+		pthread_mutex_destroy(&shm->lock);
+		free(shm);
+		return ret;
+	}
+	ret = dfi__shm_pass_start(shm, deadline);
 	if (ret < 0)
-		goto free_shm;
-	ret = dfi__shm_pass_start(shm);
-	if (ret < 0)
-		goto cleanup;
-	*transport = &shm->base;
-	return 0;
-
-cleanup:
-	dfi__notify_cleanup();
-free_shm:
-	pthread_mutex_destroy(&shm->lock);
-	free(shm);
+		dfi__loop_end(loop, &shm->end, deadline);
+	else
+		*transport = &shm->base;
 	return ret;
 }
 
@@ -51,11 +64,8 @@ static void shm_stop(struct transport *transport)
 {
 	struct shm *shm = (struct shm *)transport;
 
-	dfi__shm_pass_stop(shm);
-	dfi__shm_spares_free(shm);
-	dfi__notify_cleanup();
-	pthread_mutex_destroy(&shm->lock);
-	free(shm);
+	dfi__loop_end(shm->loop, &shm->end,
+	    deadline_in_ms(shm->settings->open_timeout_ms));
 }
 
 static uint64_t shm_region_bytes(

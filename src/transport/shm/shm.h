@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <sys/queue.h>
 #include "base/log.h"
+#include "base/loop.h"
 #include "transport/transport.h"
 
 struct acceptor;
@@ -25,7 +26,9 @@ struct shm {
 	struct transport base;
 	struct loop *loop;
 	const struct settings *settings;
-	pthread_mutex_t lock; /* protects regions, their refs, and spares */
+	struct loop_post end; /* frees it */
+	/* Protects regions, their refs, spares, and report. */
+	pthread_mutex_t lock;
 	struct shm_region *regions;
 	struct shm_spares spares; /* the newest first */
 	uint64_t spare_bytes;
@@ -180,11 +183,12 @@ void dfi__shm_report_serve(
 extern int dfi__shm_pass_timeout_s;
 
 /* Listen on a new abstract socket and serve file descriptors. */
-int dfi__shm_pass_start(struct shm *shm);
+int dfi__shm_pass_start(struct shm *shm, int64_t deadline);
+/* On the control thread, also after a failed start. */
 void dfi__shm_pass_stop(struct shm *shm);
 
 /* report_ops.serve() and fetch(). */
-int dfi__shm_report(struct transport *transport,
+void dfi__shm_report(struct transport *transport,
     void *(*report)(void *arg, uint64_t after, size_t *size), void *arg);
 int dfi__shm_report_fetch(const char *address, uint64_t after, int64_t deadline,
     void **data, size_t *size);

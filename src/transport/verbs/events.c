@@ -218,25 +218,13 @@ static void on_async(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-static int add_event(void *arg)
+int dfi__verbs_events_watch(struct verbs *verbs)
 {
-	struct verbs *verbs = arg;
-
 	verbs->async_event = event_new(dfi__loop_base(verbs->loop),
 	    verbs->device.context->async_fd, EV_READ | EV_PERSIST, on_async,
 	    verbs);
 	if (!verbs->async_event || event_add(verbs->async_event, NULL) < 0)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
-	return 0;
-}
-
-static int remove_event(void *arg)
-{
-	struct verbs *verbs = arg;
-
-	if (verbs->async_event)
-		event_free(verbs->async_event);
-	verbs->async_event = NULL;
 	return 0;
 }
 
@@ -264,21 +252,19 @@ int dfi__verbs_events_start(struct verbs *verbs)
 {
 	int fd = verbs->device.context->async_fd;
 	int flags = fcntl(fd, F_GETFL);
-	int ret;
 
 	/* Another context may have read what the loop was woken for. */
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		return dfi__verbs_fail_port(
 		    &verbs->device, "its events", errno);
 	dfi__verbs_events_list(verbs);
-	ret = dfi__loop_call(verbs->loop, add_event, verbs);
-	if (ret < 0)
-		dfi__verbs_events_stop(verbs);
-	return ret;
+	return 0;
 }
 
 void dfi__verbs_events_stop(struct verbs *verbs)
 {
-	dfi__loop_call(verbs->loop, remove_event, verbs);
+	if (verbs->async_event)
+		event_free(verbs->async_event);
+	verbs->async_event = NULL;
 	dfi__verbs_events_unlist(verbs);
 }

@@ -8,7 +8,9 @@
 struct verbs;
 
 int dfi__verbs_events_start(struct verbs *verbs);
-/* Call before any queue pair is destroyed. */
+/* Handle events from now on. -ENOMEM. On the control thread. */
+int dfi__verbs_events_watch(struct verbs *verbs);
+/* Call before any queue pair is destroyed. On the control thread if watched. */
 void dfi__verbs_events_stop(struct verbs *verbs);
 
 /* Add an instance to the list that events are handled for; for tests. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fence.h"
 #include "base/fork_files.h"
@@ -57,11 +58,66 @@ static int close_files_in_children(const struct verbs *verbs)
 	return ret;
 }
 
+/* Handle all events; on the control thread. */
+static int watch(void *arg)
+{
+	struct verbs *verbs = arg;
+	int ret = dfi__verbs_arrivals_watch(verbs);
+
+	if (!ret)
+		ret = dfi__verbs_breaks_watch(verbs);
+	if (!ret)
+		ret = dfi__verbs_events_watch(verbs);
+	return ret ? ret : dfi__verbs_listen_watch(verbs);
+}
+
+/* Handle no events but the device's; on the control thread. */
+static int quiet(void *arg)
+{
+	dfi__verbs_arrivals_quiet(arg);
+	dfi__verbs_breaks_quiet(arg);
+	dfi__verbs_unlisten_quiet(arg);
+	return 0;
+}
+
+static void free_verbs(struct verbs *verbs)
+{
+	pthread_cond_destroy(&verbs->answered);
+	pthread_mutex_destroy(&verbs->table);
+	free(verbs);
+}
+
+/* On the control thread. */
+static void end(void *arg)
+{
+	struct verbs *verbs = arg;
+	uint32_t i;
+
+	keep_files(verbs);
+	quiet(verbs);
+	dfi__verbs_drain_all(verbs);
+	dfi__verbs_events_stop(verbs);
+	dfi__verbs_unlisten(verbs);
+	/* Remotes whose owner has not said CLOSED. */
+	for (i = 0; i < verbs->n_links; i++)
+		if (verbs->links[i].remote)
+			dfi__verbs_free_remote(verbs->links[i].remote);
+	dfi__verbs_free_exports(verbs);
+	dfi__verbs_breaks_stop(verbs);
+	dfi__verbs_arrivals_stop(verbs);
+	ibv_dealloc_pd(verbs->pd);
+	rdma_destroy_id(verbs->hold);
+	free(verbs->links);
+	free(verbs->polled);
+	free_verbs(verbs);
+}
+
 static int verbs_start(struct loop *loop, const struct settings *settings,
     const struct member *self, struct transport **transport)
 {
 	struct verbs *verbs = calloc(1, sizeof(*verbs));
 	pthread_condattr_t attr;
+	int64_t deadline;
 	int ret;
 
 	if (!verbs)
@@ -76,6 +132,7 @@ static int verbs_start(struct loop *loop, const struct settings *settings,
 	verbs->loop = loop;
 	verbs->settings = settings;
 	verbs->self = *self;
+	verbs->end = (struct loop_post){ .fn = end, .arg = verbs };
 	pthread_mutex_init(&verbs->table, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -86,11 +143,12 @@ static int verbs_start(struct loop *loop, const struct settings *settings,
 	 */
 	ibv_fork_init();
 	ret = dfi__verbs_choose(settings, self->route_to, &verbs->device);
-	if (ret < 0)
-		goto free_verbs;
-	ret = dfi__verbs_hold(verbs);
-	if (ret < 0)
-		goto free_verbs;
+	if (!ret)
+		ret = dfi__verbs_hold(verbs);
+	if (ret < 0) {
+		free_verbs(verbs);
+		return ret;
+	}
 	verbs->pd = ibv_alloc_pd(verbs->device.context);
 	if (!verbs->pd) {
 		ret = dfi__verbs_fail_port(
@@ -112,8 +170,13 @@ static int verbs_start(struct loop *loop, const struct settings *settings,
 	ret = close_files_in_children(verbs);
 	if (ret < 0)
 		goto unlisten;
-	*transport = &verbs->base;
-	return 0;
+	deadline = deadline_in_ms(settings->open_timeout_ms);
+	ret = dfi__loop_call(loop, watch, verbs, deadline);
+	if (ret < 0)
+		dfi__loop_end(loop, &verbs->end, deadline);
+	else
+		*transport = &verbs->base;
+	return ret;
 
 unlisten:
 	dfi__verbs_unlisten(verbs);
@@ -127,40 +190,26 @@ free_pd:
 	ibv_dealloc_pd(verbs->pd);
 let_go:
 	rdma_destroy_id(verbs->hold);
-free_verbs:
-	pthread_cond_destroy(&verbs->answered);
-	pthread_mutex_destroy(&verbs->table);
-	free(verbs);
+	free_verbs(verbs);
 	return ret;
+}
+
+/* Connections drain while the control thread handles the device's events. */
+static void verbs_leave(struct transport *transport, int64_t deadline)
+{
+	struct verbs *verbs = (struct verbs *)transport;
+
+	dfi__verbs_see_off(verbs);
+	if (!dfi__loop_call(verbs->loop, quiet, verbs, deadline))
+		dfi__verbs_drain_all(verbs);
 }
 
 static void verbs_stop(struct transport *transport)
 {
 	struct verbs *verbs = (struct verbs *)transport;
-	uint32_t i;
 
-	keep_files(verbs);
-	dfi__verbs_see_off(verbs);
-	dfi__verbs_arrivals_quiet(verbs);
-	dfi__verbs_breaks_quiet(verbs);
-	dfi__verbs_unlisten_quiet(verbs);
-	dfi__verbs_drain_all(verbs);
-	dfi__verbs_events_stop(verbs);
-	dfi__verbs_unlisten(verbs);
-	/* Remotes whose owner has not said CLOSED. */
-	for (i = 0; i < verbs->n_links; i++)
-		if (verbs->links[i].remote)
-			dfi__verbs_free_remote(verbs->links[i].remote);
-	dfi__verbs_free_exports(verbs);
-	dfi__verbs_breaks_stop(verbs);
-	dfi__verbs_arrivals_stop(verbs);
-	ibv_dealloc_pd(verbs->pd);
-	rdma_destroy_id(verbs->hold);
-	free(verbs->links);
-	free(verbs->polled);
-	pthread_cond_destroy(&verbs->answered);
-	pthread_mutex_destroy(&verbs->table);
-	free(verbs);
+	dfi__loop_end(verbs->loop, &verbs->end,
+	    deadline_in_ms(verbs->settings->open_timeout_ms));
 }
 
 /* By the device on the route. */
@@ -203,6 +252,7 @@ static const struct mcast_ops verbs_mcast_ops = {
 const struct transport_ops dfi__verbs_ops = {
 	.name = "verbs",
 	.start = verbs_start,
+	.leave = verbs_leave,
 	.stop = verbs_stop,
 	.reaches = verbs_reaches,
 	.progress = dfi__verbs_progress,

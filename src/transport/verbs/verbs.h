@@ -26,6 +26,7 @@
 #include <stdint.h>
 #include "base/atomic.h"
 #include "base/lock.h"
+#include "base/loop.h"
 #include "base/settings.h"
 #include "device/device.h"
 #include "transport/transport.h"
@@ -59,6 +60,7 @@ struct verbs {
 	struct transport base;
 	struct verbs *next; /* of this process; see events.c */
 	struct loop *loop;
+	struct loop_post end; /* frees it */
 	const struct settings *settings;
 	struct member self;
 	struct verbs_device device;

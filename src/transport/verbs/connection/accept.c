@@ -152,10 +152,8 @@ static void on_cm(evutil_socket_t fd, short what, void *arg)
 		;
 }
 
-static int add_event(void *arg)
+int dfi__verbs_listen_watch(struct verbs *verbs)
 {
-	struct verbs *verbs = arg;
-
 	verbs->cm_event = event_new(dfi__loop_base(verbs->loop), verbs->cm->fd,
 	    EV_READ | EV_PERSIST, on_cm, verbs);
 	if (!verbs->cm_event || event_add(verbs->cm_event, NULL) < 0)
@@ -163,14 +161,11 @@ static int add_event(void *arg)
 	return 0;
 }
 
-static int remove_event(void *arg)
+void dfi__verbs_unlisten_quiet(struct verbs *verbs)
 {
-	struct verbs *verbs = arg;
-
 	if (verbs->cm_event)
 		event_free(verbs->cm_event);
 	verbs->cm_event = NULL;
-	return 0;
 }
 
 bool dfi__verbs_open_id(const union ip *at, struct rdma_cm_id **id)
@@ -242,21 +237,13 @@ int dfi__verbs_listen(struct verbs *verbs)
 	if (ret < 0)
 		return ret;
 	ret = listen_at(verbs);
-	if (!ret)
-		ret = dfi__loop_call(verbs->loop, add_event, verbs);
 	if (ret < 0)
 		dfi__verbs_unlisten(verbs);
 	return ret;
 }
 
-void dfi__verbs_unlisten_quiet(struct verbs *verbs)
-{
-	dfi__loop_call(verbs->loop, remove_event, verbs);
-}
-
 void dfi__verbs_unlisten(struct verbs *verbs)
 {
-	dfi__verbs_unlisten_quiet(verbs);
 	while (verbs->conns)
 		dfi__verbs_free_conn(verbs->conns);
 	if (verbs->listener)

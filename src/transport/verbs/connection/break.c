@@ -205,9 +205,8 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 	lock_release(&verbs->poll);
 }
 
-static int add_event(void *arg)
+int dfi__verbs_breaks_watch(struct verbs *verbs)
 {
-	struct verbs *verbs = arg;
 	struct event_base *base = dfi__loop_base(verbs->loop);
 	struct timeval period = { .tv_usec = SWEEP_US };
 
@@ -222,10 +221,8 @@ static int add_event(void *arg)
 	return 0;
 }
 
-static int remove_event(void *arg)
+void dfi__verbs_breaks_quiet(struct verbs *verbs)
 {
-	struct verbs *verbs = arg;
-
 	if (verbs->breaks_event)
 		event_free(verbs->breaks_event);
 	if (verbs->sweep_timer)
@@ -233,29 +230,17 @@ static int remove_event(void *arg)
 	if (verbs->drain_timer)
 		event_free(verbs->drain_timer);
 	verbs->breaks_event = verbs->sweep_timer = verbs->drain_timer = NULL;
-	return 0;
 }
 
 int dfi__verbs_breaks_start(struct verbs *verbs)
 {
-	int ret;
-
 	verbs->breaks = file_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (verbs->breaks < 0)
 		return dfi__verbs_fail_os(NULL, "eventfd", errno);
-	ret = dfi__loop_call(verbs->loop, add_event, verbs);
-	if (ret < 0)
-		dfi__verbs_breaks_stop(verbs);
-	return ret;
-}
-
-void dfi__verbs_breaks_quiet(struct verbs *verbs)
-{
-	dfi__loop_call(verbs->loop, remove_event, verbs);
+	return 0;
 }
 
 void dfi__verbs_breaks_stop(struct verbs *verbs)
 {
-	dfi__verbs_breaks_quiet(verbs);
 	close(verbs->breaks);
 }

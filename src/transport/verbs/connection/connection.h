@@ -35,7 +35,12 @@ void dfi__verbs_free_conn(struct verbs_conn *conn);
 
 /* connection/accept.c */
 
-/* No events of rdma_cm are handled any more, so no new connections come. */
+/*
+ * Handle events of rdma_cm, until none are handled any more and so no new
+ * connections come. Both on the control thread. -ENOMEM: quiet() is still to be
+ * called.
+ */
+int dfi__verbs_listen_watch(struct verbs *verbs);
 void dfi__verbs_unlisten_quiet(struct verbs *verbs);
 
 /*
@@ -50,6 +55,7 @@ bool dfi__verbs_open_id(const union ip *at, struct rdma_cm_id **id);
  * that was removed when the last id on it goes.
  */
 int dfi__verbs_hold(struct verbs *verbs);
+/* Listen; connections come once events are handled. */
 int dfi__verbs_listen(struct verbs *verbs);
 /* Frees all connections, which are drained. */
 void dfi__verbs_unlisten(struct verbs *verbs);
@@ -74,7 +80,11 @@ void dfi__verbs_remote_close(struct remote *base);
 /* connection/break.c */
 
 int dfi__verbs_breaks_start(struct verbs *verbs);
-/* The control thread stops watching connections, so they may be freed. */
+/*
+ * The control thread watches connections, until it stops that and they may be
+ * freed. Both on that thread. -ENOMEM: quiet() is still to be called.
+ */
+int dfi__verbs_breaks_watch(struct verbs *verbs);
 void dfi__verbs_breaks_quiet(struct verbs *verbs);
 void dfi__verbs_breaks_stop(struct verbs *verbs);
 

@@ -466,9 +466,8 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-static int add_events(void *arg)
+int dfi__verbs_arrivals_watch(struct verbs *verbs)
 {
-	struct verbs *verbs = arg;
 	struct event_base *base = dfi__loop_base(verbs->loop);
 
 	verbs->arrivals_event = event_new(
@@ -481,16 +480,13 @@ static int add_events(void *arg)
 	return 0;
 }
 
-static int remove_events(void *arg)
+void dfi__verbs_arrivals_quiet(struct verbs *verbs)
 {
-	struct verbs *verbs = arg;
-
 	if (verbs->arrivals_event)
 		event_free(verbs->arrivals_event);
 	if (verbs->arm_timer)
 		event_free(verbs->arm_timer);
 	verbs->arrivals_event = verbs->arm_timer = NULL;
-	return 0;
 }
 
 static int fail_verb(const struct verbs *verbs, const char *what)
@@ -524,21 +520,13 @@ int dfi__verbs_arrivals_start(struct verbs *verbs)
 
 	if (!ret)
 		ret = dfi__verbs_receives_start(verbs);
-	if (!ret)
-		ret = dfi__loop_call(verbs->loop, add_events, verbs);
 	if (ret < 0)
 		dfi__verbs_arrivals_stop(verbs);
 	return ret;
 }
 
-void dfi__verbs_arrivals_quiet(struct verbs *verbs)
-{
-	dfi__loop_call(verbs->loop, remove_events, verbs);
-}
-
 void dfi__verbs_arrivals_stop(struct verbs *verbs)
 {
-	dfi__verbs_arrivals_quiet(verbs);
 	dfi__verbs_receives_stop(verbs);
 	if (verbs->arrivals)
 		ibv_destroy_cq(verbs->arrivals);

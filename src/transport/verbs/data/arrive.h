@@ -19,7 +19,11 @@ struct verbs_link;
 void dfi__verbs_take_ring(struct verbs *verbs, struct verbs_link *link);
 
 int dfi__verbs_arrivals_start(struct verbs *verbs);
-/* The control thread takes no more arrivals; connections may be destroyed. */
+/*
+ * The control thread takes arrivals, until it takes no more and connections may
+ * be destroyed. Both on that thread. -ENOMEM: quiet() is still to be called.
+ */
+int dfi__verbs_arrivals_watch(struct verbs *verbs);
 void dfi__verbs_arrivals_quiet(struct verbs *verbs);
 void dfi__verbs_arrivals_stop(struct verbs *verbs);
 /* Take the poll lock, before all threads that only try to. */

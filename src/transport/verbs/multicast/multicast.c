@@ -224,7 +224,7 @@ void dfi__verbs_port_close(struct multicast_port *base)
 	pthread_mutex_lock(&port->lock);
 	port->closed = true;
 	pthread_mutex_unlock(&port->lock);
-	ret = dfi__loop_call_until(
+	ret = dfi__loop_call(
 	    port->verbs->loop, remove_events, port, deadline_in_ms(CLOSE_MS));
 	if (port->cm)
 		dfi__fork_remove(port->cm->fd);
@@ -342,8 +342,7 @@ int dfi__verbs_multicast_open(struct transport *transport,
 		return ret;
 	}
 	dfi__verbs_list_port(port);
-	ret = dfi__loop_call_until(
-	    port->verbs->loop, add_events, port, deadline);
+	ret = dfi__loop_call(port->verbs->loop, add_events, port, deadline);
 	if (ret < 0) {
 		dfi__verbs_port_close(&port->base);
 		return ret;
