@@ -3,6 +3,8 @@
 #include "module.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,20 +64,32 @@ static int check(const struct module_place *place, const char *path,
 	    own->interface, own->services_size, own->table_size);
 }
 
-static int load(const struct module_place *place, const char *path,
-    const struct module **module)
+/* Why dlopen() has failed: its error is but a text. */
+static int fail_open(
+    const struct module_place *place, const char *path, const char *why)
 {
-	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	const char *why = handle ? NULL : dlerror();
+	int fd = file_up(open(path, O_RDONLY | O_CLOEXEC));
 
-	if (!handle && access(path, F_OK) < 0)
+	if (fd >= 0)
+		close(fd);
+	else if (errno == EMFILE || errno == ENFILE)
+		return dfi__fail_files(errno, 1, "open", "%s", place->what);
+	else if (errno == ENOENT)
 		return dfi__fail(-ENODEV,
 		    "%s: there is no file %s: build DFI with -D%s=ON, and "
 		    "install it beside libdfi.so",
 		    place->what, path, place->option);
+	return dfi__fail(-ENODEV, "%s: cannot load %s: %s: install %s",
+	    place->what, path, why, place->packages);
+}
+
+static int load(const struct module_place *place, const char *path,
+    const struct module **module)
+{
+	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
 	if (!handle)
-		return dfi__fail(-ENODEV, "%s: cannot load %s: %s: install %s",
-		    place->what, path, why, place->packages);
+		return fail_open(place, path, dlerror());
 	*module = dlsym(handle, "dfi_module");
 	if (*module)
 		return check(place, path, &(*module)->abi);

@@ -63,7 +63,7 @@ struct module_place {
  * Nothing in the environment says where to look. Any thread; reads files.
  * -ENODEV: there is none, it can't be loaded, or it was built for another
  * version of the library; the text says where it was looked for, and what to
- * install. -ENOMEM.
+ * install. -ENOMEM, -EMFILE.
  */
 int dfi__module_open(const struct module_place *place, const void **table);
 

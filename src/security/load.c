@@ -54,14 +54,16 @@ int dfi__tls_create(enum tls_role role,
     const struct registry_security *security, struct tls **tls)
 {
 	const struct security_ops *ops;
+	int ret;
 
 	*tls = NULL;
 	if (!security->key && !security->cert && !security->ca &&
 	    !security->private_key)
 		return 0;
-	if (load(&ops) < 0)
-		return dfi__fail_within(
-		    -EINVAL, "registry: a key or certificates are given");
+	ret = load(&ops);
+	if (ret < 0)
+		return dfi__fail_within(ret == -ENODEV ? -EINVAL : ret,
+		    "registry: a key or certificates are given");
 	return ops->tls_create(role, security, tls);
 }
 

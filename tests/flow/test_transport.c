@@ -250,6 +250,23 @@ Test(transport, files_that_run_out_are_no_missing_device)
 	rig_stop(&rig);
 }
 
+/* Nor a missing part of the library, which is a file. */
+Test(transport, files_that_run_out_are_no_missing_module)
+{
+	struct dfi_target *target;
+	struct rlimit limit;
+
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	create_flow(rig.dfi, DFI_TRANSPORT_VERBS);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	leave_files(0);
+	assert_error(dfi_target_open(rig.other, "f", 0, NULL, &target), -EMFILE,
+	    "flow 'f'", "target 0", "ulimit -n");
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	rig_stop(&rig);
+}
+
 /* The counters of how rings notice segments. */
 struct ways {
 	uint64_t footer, checksum, imm;
