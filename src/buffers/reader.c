@@ -59,7 +59,7 @@ void dfi__reader_init(struct reader *reader, struct region *region,
 	reader->head = &header(reader)->slots;
 	if (geometry->apart)
 		return;
-	reader->slots = (char *)(header(reader) + 1);
+	reader->slots = (char *)header(reader) + geometry->first_slot;
 	for (slot = 0; slot < geometry->segment_count; slot++) {
 		atomic_set(&reader_footer(reader, slot)->total, 0);
 		atomic_set(&reader_footer(reader, slot)->state,
@@ -83,8 +83,7 @@ int dfi__reader_find_slots(struct reader *reader)
 		    "%#lx, but a ring takes %lu",
 		    (unsigned long)size, (unsigned long)key,
 		    (unsigned long)region_size(&whole, 1));
-	reader->slots = shown + ring_offset(&whole, 0) +
-	    sizeof(struct ring_header);
+	reader->slots = shown + ring_offset(&whole, 0) + whole.first_slot;
 	reader->head = reader_footer(reader, 0);
 	return 0;
 }
@@ -176,10 +175,13 @@ static inline const char *find_tuples(
 		return NULL;
 	tuples = (const char *)reader->head - g->footer_offset +
 	    g->payload_offset;
-	if (unlikely(state & FOOTER_FLAG_SHIFTED))
-		tuples += footer_shifted_at(
-		    g->footer_offset, g->payload_offset + used);
-	return tuples;
+	if (likely(!(state & FOOTER_FLAG_SHIFTED)))
+		return tuples;
+	if (g->footer_offset < 0)
+		return NULL;
+	return tuples +
+	    footer_shifted_at(
+		(uint64_t)g->footer_offset, g->payload_offset + used);
 }
 
 int dfi__reader_global(const struct reader *reader, uint64_t *global)

@@ -29,16 +29,23 @@ struct ring_geometry {
 	uint32_t segment_count;
 	uint32_t parts;          /* enum segment_parts */
 	uint32_t payload_offset; /* in a slot: 0, or the size of the header */
-	uint32_t footer_offset;  /* in a slot */
-	uint32_t slot_size;
+	int32_t footer_offset;   /* from a slot; below 0: FOOTER_IN_FRONT */
+	uint32_t slot_size;      /* from one slot to the next */
 	bool apart; /* the slots are in another region: shared_ring.h */
+	uint32_t first_slot; /* in the ring */
 	uint64_t ring_size;
 };
 
-/* tuple_size <= segment_size <= DFI_MAX_SEGMENT_SIZE; segment_count > 0. */
+/*
+ * tuple_size <= segment_size <= DFI_MAX_SEGMENT_SIZE; segment_count > 0. In
+ * front, the footer of a lone tuple without a header shares a cache line with
+ * it; any other slot begins on a cache line, and the footer ends there.
+ */
 static inline struct ring_geometry ring_geometry_with(uint32_t tuple_size,
-    uint32_t segment_size, uint32_t segment_count, uint32_t parts)
+    uint32_t segment_size, uint32_t segment_count, uint32_t parts,
+    enum footer_side footer_side)
 {
+	const uint32_t footer_size = sizeof(struct segment_footer);
 	struct ring_geometry g = {
 		.tuple_size = tuple_size,
 		.segment_tuples = segment_size / tuple_size,
@@ -46,15 +53,21 @@ static inline struct ring_geometry ring_geometry_with(uint32_t tuple_size,
 		.parts = parts,
 		.payload_offset = parts ? sizeof(struct segment_header) : 0,
 	};
+	uint32_t in_front = 0, end;
 
 	g.segment_bytes = g.segment_tuples * tuple_size;
-	g.footer_offset = (uint32_t)align_up(
-	    g.payload_offset + segment_size, sizeof(struct segment_footer));
-	g.slot_size = (uint32_t)align_up(
-	    g.footer_offset + sizeof(struct segment_footer),
-	    g.footer_offset + sizeof(struct segment_footer) > CACHE_LINE
-		? 2 * CACHE_LINE
-		: CACHE_LINE);
+	end = (uint32_t)align_up(g.payload_offset + segment_size, footer_size);
+	if (footer_side == FOOTER_IN_FRONT) {
+		g.footer_offset = -(int32_t)footer_size;
+		in_front = parts || g.segment_tuples > 1 ? CACHE_LINE
+							 : footer_size;
+	} else {
+		g.footer_offset = (int32_t)end;
+		end += footer_size;
+	}
+	g.first_slot = (uint32_t)sizeof(struct ring_header) + in_front;
+	g.slot_size = (uint32_t)align_up(in_front + end,
+	    in_front + end > CACHE_LINE ? 2 * CACHE_LINE : CACHE_LINE);
 	g.ring_size = align_up(
 	    sizeof(struct ring_header) + (uint64_t)g.slot_size * segment_count,
 	    2 * CACHE_LINE);
@@ -64,7 +77,8 @@ static inline struct ring_geometry ring_geometry_with(uint32_t tuple_size,
 static inline struct ring_geometry ring_geometry(
     uint32_t tuple_size, uint32_t segment_size, uint32_t segment_count)
 {
-	return ring_geometry_with(tuple_size, segment_size, segment_count, 0);
+	return ring_geometry_with(
+	    tuple_size, segment_size, segment_count, 0, FOOTER_BEHIND);
 }
 
 /*
@@ -94,7 +108,7 @@ static inline struct ring_layout ring_layout(
 		.ring_size = g->ring_size,
 		.wait_offset = offsetof(struct ring_header, writer_waits),
 		.end_footer = offsetof(struct ring_header, end),
-		.first_slot = sizeof(struct ring_header),
+		.first_slot = g->first_slot,
 		.slot_size = g->slot_size,
 		.n_slots = g->segment_count,
 		.shape = {
@@ -112,7 +126,7 @@ static inline struct ring_layout ring_layout(
 /* Offset of a slot in its ring. */
 static inline uint64_t slot_offset(const struct ring_geometry *g, uint32_t slot)
 {
-	return sizeof(struct ring_header) + (uint64_t)g->slot_size * slot;
+	return g->first_slot + (uint64_t)g->slot_size * slot;
 }
 
 static inline uint64_t region_size(

@@ -15,15 +15,24 @@
  *	        | header | payload: whole tuples | segment_footer | pad |
  *	        +--------+-----------------------+----------------+-----+
  *
+ *	or      +-----+----------------+
+ *	        | pad | segment_footer | in front of
+ *	        +-----+----------------+
+ *	slot    +--------+-----------------------+-----+
+ *	        | header | payload: whole tuples | pad |
+ *	        +--------+-----------------------+-----+
+ *
  * Slots have a segment_header only if the flow is verified or ordered, has
  * target sets or windows, or is combined at its sources. The header travels
  * with the payload, as its first cache line.
  *
- * transport/footer.h defines the bits of a footer. A slot's footer is at a
- * fixed offset, right behind the largest payload. A smaller payload that comes
- * over a network may end there instead of beginning at the start of its slot:
- * see FOOTER_FLAG_SHIFTED. In a latency flow a tuple and its footer share a
- * cache line, so each tuple moves one line.
+ * transport/footer.h defines the bits of a footer, and the side on which it
+ * stands (enum footer_side). A slot's footer is at a fixed offset: right behind
+ * the largest payload, or in front of the slot, whose size counts it. Before a
+ * footer that stands behind, a smaller payload that comes over a network may
+ * end instead of beginning at the start of its slot: see FOOTER_FLAG_SHIFTED.
+ * In a latency flow a tuple and its footer share a cache line, so each tuple
+ * moves one line.
  */
 #ifndef DFI_BUFFERS_SEGMENT_H
 #define DFI_BUFFERS_SEGMENT_H

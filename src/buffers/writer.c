@@ -149,7 +149,7 @@ static always_inline int publish_from(
 		.staged = staged,
 		.payload_offset = slot,
 		.payload_size = g->payload_offset + used,
-		.footer_offset = slot + g->footer_offset,
+		.footer_offset = slot + (uint64_t)g->footer_offset,
 		.footer[1] = footer_state(writer->seq, used, 0),
 	};
 

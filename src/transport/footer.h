@@ -54,10 +54,28 @@ static_assert(sizeof(_Atomic uint64_t) == 8, "lock-free words");
 /*
  * The payload of this partial segment ends where its footer begins, instead of
  * beginning where its slot does. A transport shifts a segment to send payload
- * and footer in one write.
+ * and footer in one write. Only for FOOTER_BEHIND.
  */
 #define FOOTER_FLAG_SHIFTED (UINT64_C(1) << 63)
 #define FOOTER_FLAGS (UINT64_C(31) << 59)
+
+/*
+ * Where the footers of a ring's segments stand. It holds for all rings of a
+ * flow; both ends know it from the flow's descriptor.
+ *
+ * FOOTER_BEHIND: behind the largest payload. A smaller one may come shifted.
+ * FOOTER_IN_FRONT: right in front of its slot, so that footer and payload are
+ * contiguous, whatever the size. No payload comes shifted.
+ */
+enum footer_side {
+	FOOTER_BEHIND = 0,
+	FOOTER_IN_FRONT,
+};
+
+/* Sets of sides. */
+#define FOOTER_SIDE(side) (UINT32_C(1) << (side))
+#define FOOTER_SIDES_BOTH \
+	(FOOTER_SIDE(FOOTER_BEHIND) | FOOTER_SIDE(FOOTER_IN_FRONT))
 
 static inline uint64_t footer_state(uint64_t seq, uint64_t used, uint64_t flags)
 {
@@ -101,7 +119,10 @@ static inline uint64_t footer_unshifted(uint64_t state)
 	return state & ~FOOTER_FLAG_SHIFTED;
 }
 
-/* Where size bytes begin in a shifted slot: on a cache line. */
+/*
+ * Where size bytes begin in a shifted slot: on a cache line. Only for
+ * FOOTER_BEHIND.
+ */
 static inline uint64_t footer_shifted_at(uint64_t footer_offset, uint64_t size)
 {
 	return (footer_offset - size) & ~(uint64_t)(CACHE_LINE - 1);
@@ -110,7 +131,7 @@ static inline uint64_t footer_shifted_at(uint64_t footer_offset, uint64_t size)
 /* What determines each footer; all rings of a flow have the same. */
 struct segment_shape {
 	uint32_t payload_offset; /* in a slot; all bytes before it are sent */
-	uint32_t footer_offset;  /* in a slot */
+	int32_t footer_offset;   /* from a slot; below 0: FOOTER_IN_FRONT */
 	uint32_t tuple_size;
 	uint32_t segment_bytes; /* tuples of a full segment */
 	uint32_t segment_tuples;

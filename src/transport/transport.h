@@ -118,6 +118,14 @@ struct ring_layout {
 	uint64_t first_footer[2];
 };
 
+/* Offset of a slot's footer in its ring. */
+static inline uint64_t layout_footer(
+    const struct ring_layout *layout, uint32_t slot)
+{
+	return layout->first_slot + (uint64_t)layout->slot_size * slot +
+	    (uint64_t)layout->shape.footer_offset;
+}
+
 /*
  * A send buffer: memory of this process from which a writer sends to several
  * rings, so that it need not fill a shadow ring of each.
@@ -165,9 +173,9 @@ struct ring_credit {
 /*
  * One segment to write: the payload, and then the 16-byte footer, whose second
  * word publishes both. A reader that observes that word (acquire) sees all that
- * was written before it. The payload lies in the remote's ring at the same
- * offset, or in the remote's send buffer if it has one. Offsets count from the
- * start of the ring.
+ * was written before it, wherever the footer stands. The payload lies in the
+ * remote's ring at the same offset, or in the remote's send buffer if it has
+ * one. Offsets count from the start of the ring.
  */
 struct transport_write {
 	const char *staged; /* where the payload lies in the send buffer */
@@ -191,8 +199,9 @@ struct transport_write {
  * it knows of the arrival. It may leave out the footer of a segment, or write
  * another one in which no byte of the second word's low half is that of the
  * segment's number: the owner makes the footer with footer_next(). A transport
- * that writes payload and footer together may have the payload of a partial
- * segment end where its footer begins (FOOTER_FLAG_SHIFTED).
+ * that writes payload and footer together, in this order, needs FOOTER_BEHIND.
+ * It may have the payload of a partial segment end where its footer begins
+ * (FOOTER_FLAG_SHIFTED).
  */
 
 /*
@@ -507,6 +516,13 @@ struct report_ops {
 
 struct transport_ops {
 	const char *name; /* in registry entries, so it never changes */
+
+	/*
+	 * Where the footers of its rings may stand: FOOTER_SIDES_BOTH, or the
+	 * FOOTER_SIDE() that it needs. The first transport of the table serves
+	 * both.
+	 */
+	uint32_t footer_sides;
 
 	/*
 	 * Start serving peers on the context's control thread. The settings

@@ -9,3 +9,5 @@ const struct transport_row dfi__transports[] = {
 #endif
 	{ .name = NULL },
 };
+
+const enum footer_side dfi__footer_side = FOOTER_BEHIND;

@@ -22,6 +22,9 @@ struct transport_row {
  */
 extern const struct transport_row dfi__transports[];
 
+/* Where footers stand in the flows that this library creates. */
+extern const enum footer_side dfi__footer_side;
+
 /* NULL: the library does not know the transport. */
 static inline const struct transport_row *transport_row(const char *name)
 {

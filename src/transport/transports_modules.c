@@ -32,3 +32,5 @@ const struct transport_row dfi__transports[] = {
 	{ .name = "verbs", .load = load_verbs },
 	{ .name = NULL },
 };
+
+const enum footer_side dfi__footer_side = FOOTER_BEHIND;

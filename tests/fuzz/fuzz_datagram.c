@@ -314,7 +314,8 @@ static void start(struct input *input)
 		.n_targets = N_TARGETS,
 		.geometry = ring_geometry_with(TUPLE, TUPLE * TUPLES, count,
 		    (flags & 1 ? SEGMENT_CHECKSUM : 0) |
-			(flags & 4 ? SEGMENT_GLOBAL : 0)),
+			(flags & 4 ? SEGMENT_GLOBAL : 0),
+		    FOOTER_BEHIND),
 	};
 	f.region.transport = &transport;
 	f.region.base = aligned_alloc(128, region_size(&f.flow.geometry, 1));

@@ -179,7 +179,8 @@ static void write_sealed(unsigned special)
 {
 	const struct verbs_export *export = rig.exports[0];
 	const struct verbs_link *link;
-	uint64_t room = rig.geometry.footer_offset, n = number(1) % (room + 1);
+	uint64_t room = (uint64_t)rig.geometry.footer_offset,
+		 n = number(1) % (room + 1);
 	uint64_t footer[2];
 	uint32_t ring = special % RINGS;
 	char *payload;

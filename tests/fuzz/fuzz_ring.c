@@ -4,9 +4,9 @@
  * all cases the reader lends only memory of the ring, never more than a segment
  * of whole tuples, and ends or refuses.
  *
- * The input: tuple size, segment size, segment count and whether segments have
- * checksums and may be lost, first segment; then operations, each a byte and
- * what belongs to it.
+ * The input: tuple size and the footers' side, segment size, segment count and
+ * whether segments have checksums and may be lost, first segment; then
+ * operations, each a byte and what belongs to it.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,6 +16,8 @@
 #include "fuzz.h"
 
 #define SEGMENT_MAX 96
+/* Larger numbers in place of a tuple size: footers stand in front. */
+#define IN_FRONT (2 * SEGMENT_MAX)
 /* The next bits: segments have checksums, positions, sets, and may be lost. */
 #define COUNT_MAX 8
 #define LOSSY (8 * COUNT_MAX)
@@ -117,9 +119,9 @@ static void set_header(struct reader *reader, uint8_t operation, uint64_t used,
 
 	if (!g->parts)
 		return;
-	if (fits && state & FOOTER_FLAG_SHIFTED)
+	if (fits && state & FOOTER_FLAG_SHIFTED && g->footer_offset > 0)
 		at += footer_shifted_at(
-		    g->footer_offset, g->payload_offset + used);
+		    (uint64_t)g->footer_offset, g->payload_offset + used);
 	header = (struct segment_header *)(void *)at;
 	if (g->parts & SEGMENT_TARGETS)
 		header->targets = number(input, 1);
@@ -183,7 +185,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct transport transport = { .ops = &ops };
 	struct region region = { .transport = &transport };
 	struct input input = { .at = data, .left = size };
-	uint32_t tuple_size = 1 + (uint32_t)number(&input, 1) % SEGMENT_MAX;
+	uint32_t first = (uint32_t)number(&input, 1);
+	uint32_t tuple_size = 1 + first % SEGMENT_MAX;
 	uint32_t segment_size = (uint32_t)number(&input, 1) % SEGMENT_MAX;
 	uint32_t count = (uint32_t)number(&input, 1);
 	uint64_t start = number(&input, 8);
@@ -196,7 +199,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    (count & COUNT_MAX ? SEGMENT_CHECKSUM : 0) |
 		(count & 2 * COUNT_MAX ? SEGMENT_GLOBAL : 0) |
 		(count & 4 * COUNT_MAX ? SEGMENT_TARGETS : 0) |
-		(count & WINDOWS ? SEGMENT_WINDOWS : 0));
+		(count & WINDOWS ? SEGMENT_WINDOWS : 0),
+	    first >= IN_FRONT ? FOOTER_IN_FRONT : FOOTER_BEHIND);
 	region.base = aligned_alloc(128, region_size(&g, 1));
 	fuzz_check(region.base);
 	memset(region.base, 0, region_size(&g, 1));

@@ -145,7 +145,7 @@ static const struct transport_ops fake_ops = {
 	.ring.progress = fake_remote_progress,
 };
 
-static void start_ring(struct fake_ring *ring, struct ring_geometry g,
+void fake_ring_start_with(struct fake_ring *ring, struct ring_geometry g,
     uint64_t start, bool in_place)
 {
 	uint64_t size = region_size(&g, 2);
@@ -181,25 +181,9 @@ void fake_ring_start(struct fake_ring *ring, uint32_t tuple_size,
     uint32_t segment_size, uint32_t segment_count, uint64_t start,
     bool in_place)
 {
-	start_ring(ring, ring_geometry(tuple_size, segment_size, segment_count),
-	    start, in_place);
-}
-
-void fake_ring_start_with(struct fake_ring *ring, uint32_t tuple_size,
-    uint32_t segment_size, uint32_t segment_count, uint64_t start,
-    bool in_place, uint32_t parts)
-{
-	start_ring(ring,
-	    ring_geometry_with(tuple_size, segment_size, segment_count, parts),
-	    start, in_place);
-}
-
-void fake_ring_start_verified(struct fake_ring *ring, uint32_t tuple_size,
-    uint32_t segment_size, uint32_t segment_count, uint64_t start,
-    bool in_place)
-{
-	fake_ring_start_with(ring, tuple_size, segment_size, segment_count,
-	    start, in_place, SEGMENT_CHECKSUM);
+	fake_ring_start_with(ring,
+	    ring_geometry(tuple_size, segment_size, segment_count), start,
+	    in_place);
 }
 
 void fake_ring_stop(struct fake_ring *ring)
@@ -230,11 +214,17 @@ struct stage *fake_stage(uint64_t size)
 	return stage;
 }
 
+char *fake_ring_sent(struct fake_ring *ring, uint32_t slot)
+{
+	return (char *)ring->region.base +
+	    ring_offset(&ring->geometry, RING_INDEX) +
+	    slot_offset(&ring->geometry, slot);
+}
+
 struct segment_footer *fake_ring_footer(struct fake_ring *ring, uint32_t slot)
 {
-	return (struct segment_footer *)(void *)((char *)ring->region.base +
-	    ring_offset(&ring->geometry, RING_INDEX) +
-	    slot_offset(&ring->geometry, slot) + ring->geometry.footer_offset);
+	return (struct segment_footer *)(void *)(fake_ring_sent(ring, slot) +
+	    ring->geometry.footer_offset);
 }
 
 struct ring_header *fake_ring_header(struct fake_ring *ring)

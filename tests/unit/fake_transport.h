@@ -26,7 +26,7 @@ struct fake_ring {
 	struct writer writer;
 	struct reader reader;
 	unsigned n_writes, n_credits;
-	/* Payloads that are not in place end at their footer. */
+	/* Payloads that are not in place end at their footer, behind them. */
 	bool at_footer;
 	/* Called after each step of a write that is not in place. */
 	void (*step)(struct fake_ring *ring);
@@ -39,13 +39,8 @@ struct fake_ring {
 void fake_ring_start(struct fake_ring *ring, uint32_t tuple_size,
     uint32_t segment_size, uint32_t segment_count, uint64_t start,
     bool in_place);
-/* The same with checksums, or with other parts of a segment's header. */
-void fake_ring_start_verified(struct fake_ring *ring, uint32_t tuple_size,
-    uint32_t segment_size, uint32_t segment_count, uint64_t start,
-    bool in_place);
-void fake_ring_start_with(struct fake_ring *ring, uint32_t tuple_size,
-    uint32_t segment_size, uint32_t segment_count, uint64_t start,
-    bool in_place, uint32_t parts);
+void fake_ring_start_with(struct fake_ring *ring, struct ring_geometry geometry,
+    uint64_t start, bool in_place);
 void fake_ring_stop(struct fake_ring *ring);
 
 /* Deliver what was sent first; false: there was nothing. */
@@ -59,8 +54,12 @@ void fake_ring_use_stage(struct fake_ring *ring, struct stage *stage);
 /* A send buffer of no transport; the replica writer frees it. */
 struct stage *fake_stage(uint64_t size);
 
-/* The footers and the header in the target's memory. */
+/*
+ * In the target's memory: the footer of a slot, what was sent into it unless
+ * that is shifted, and the header of the ring.
+ */
 struct segment_footer *fake_ring_footer(struct fake_ring *ring, uint32_t slot);
+char *fake_ring_sent(struct fake_ring *ring, uint32_t slot);
 struct ring_header *fake_ring_header(struct fake_ring *ring);
 
 #endif

@@ -219,7 +219,7 @@ static void start_source(struct net *net, uint32_t index)
 	source->replica_writer.draw = net->plan.ordered ? draw : NULL;
 	source->replica_writer.draw_arg = source;
 	config.slots = source->replica_writer.shared_ring.remote.ring +
-	    sizeof(struct ring_header);
+	    net->geometry.first_slot;
 	cr_assert_eq(dfi__multicast_sender_init(&source->stream, &config), 0);
 	for (t = 0; t < net->plan.n_targets; t++) {
 		source->remotes[t].transport = &net->transport;
@@ -294,7 +294,8 @@ void net_start(struct net *net, const struct net_plan *plan)
 	    plan->segment_tuples * (uint32_t)sizeof(uint64_t),
 	    plan->segment_count,
 	    (plan->verified ? SEGMENT_CHECKSUM : 0) |
-		(plan->ordered ? SEGMENT_GLOBAL : 0));
+		(plan->ordered ? SEGMENT_GLOBAL : 0),
+	    plan->footer_side);
 	net->flow = (struct datagram_flow){
 		.instance = INSTANCE + plan->seed,
 		.n_sources = plan->n_sources,
@@ -821,6 +822,8 @@ struct net_plan net_any_plan(uint64_t seed, const char *faults)
 		.latency_us = 1 + (uint32_t)(net_draw(&random) % 10),
 		.registry_us = 5000,
 		.port_room = (uint32_t)(net_draw(&random) % 3),
+		.footer_side = net_draw(&random) % 2 ? FOOTER_IN_FRONT
+						     : FOOTER_BEHIND,
 	};
 
 	return plan;

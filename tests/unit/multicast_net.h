@@ -34,6 +34,7 @@ struct net_plan {
 	uint32_t n_segments; /* of each source */
 	uint64_t start;
 	bool notify, verified, ordered;
+	enum footer_side footer_side;
 	uint32_t gap_us;
 	const char *faults; /* as in DFI_TEST_FAULTS; NULL: none */
 	uint64_t seed;

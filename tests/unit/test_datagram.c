@@ -22,7 +22,8 @@ static struct datagram_flow flow(bool verified)
 		.n_sources = 300,
 		.n_targets = 3,
 		.geometry = ring_geometry_with(TUPLE, SEGMENT, COUNT,
-		    verified ? SEGMENT_CHECKSUM | SEGMENT_GLOBAL : 0),
+		    verified ? SEGMENT_CHECKSUM | SEGMENT_GLOBAL : 0,
+		    FOOTER_BEHIND),
 	};
 }
 
@@ -284,7 +285,7 @@ Test(datagram, report_has_room_for_its_most_ranges)
 Test(datagram, largest_of_a_flow_is_known)
 {
 	struct ring_geometry g = ring_geometry_with(
-	    24, 4000, 8, SEGMENT_CHECKSUM);
+	    24, 4000, 8, SEGMENT_CHECKSUM, FOOTER_BEHIND);
 
 	/* 166 tuples, and the checksum's line. */
 	cr_assert_eq(datagram_size_max(&g), 32 + 64 + 3984);

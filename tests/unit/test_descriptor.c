@@ -13,8 +13,10 @@
 
 #include "base/schema.h"
 #include "dfi_flow.pb-c.h"
+#include "flows/context/network.h"
 #include "flows/descriptor/descriptor.h"
 #include "flows/declare/route.h"
+#include "transport/transports.h"
 
 static const struct dfi_field fields[] = {
 	{ "key", NULL, DFI_INT16, 1, 2, 0 },
@@ -542,6 +544,46 @@ Test(descriptor, other_ring_layout_is_another_protocol)
 	refuse(layout, 0, -EPROTO);
 	refuse(layout, UINT32_MAX, -EPROTO);
 	cr_assert(strstr(dfi_errmsg(), "layout 4294967295") != NULL);
+}
+
+/* Both ends lay out slots by the flow's entry alone. */
+Test(descriptor, entry_says_where_footers_stand)
+{
+	static const enum footer_side sides[] = { FOOTER_BEHIND,
+		FOOTER_IN_FRONT };
+	struct flow flow = make_flow(), decoded;
+	size_t size, i;
+	void *data;
+
+	for (i = 0; i < 2; i++) {
+		flow.footer_side = sides[i];
+		data = dfi__flow_encode(&flow, &size);
+		cr_assert_eq(dfi__flow_decode("orders", data, size, &decoded),
+		    0, "%s", dfi_errmsg());
+		cr_assert_eq(decoded.footer_side, sides[i]);
+		cr_assert_eq(dfi__flow_geometry(&decoded).footer_offset < 0,
+		    sides[i] == FOOTER_IN_FRONT);
+		dfi__flow_free(&decoded);
+		free(data);
+	}
+}
+
+/* A flow's creator may have other transports than its endpoints. */
+Test(descriptor, transport_must_serve_the_side_of_footers)
+{
+	static const struct transport_ops ops = { .name = "one-sided",
+		.footer_sides = FOOTER_SIDE(FOOTER_BEHIND) };
+	struct transport transport = { .ops = &ops };
+	struct flow flow = make_flow();
+
+	cr_assert_eq(dfi__network_serves(&transport, &flow), 0);
+	flow.footer_side = FOOTER_IN_FRONT;
+	cr_assert_eq(dfi__network_serves(&transport, &flow), -EPROTO);
+	cr_assert_not_null(
+	    strstr(dfi_errmsg(), "transport one-sided"), "%s", dfi_errmsg());
+	cr_assert_not_null(
+	    strstr(dfi_errmsg(), "in front"), "%s", dfi_errmsg());
+	cr_assert_eq(dfi__transports[0].ops->footer_sides, FOOTER_SIDES_BOTH);
 }
 
 Test(descriptor, numbers_out_of_range_are_refused)

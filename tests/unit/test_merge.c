@@ -161,8 +161,11 @@ static int draw(void *arg, uint64_t *global)
 
 static void start_ring(struct fake_ring *ring, bool verified, uint64_t first)
 {
-	fake_ring_start_with(ring, TUPLE, SEGMENT_TUPLES * TUPLE, 4, first,
-	    false, SEGMENT_GLOBAL | (verified ? SEGMENT_CHECKSUM : 0));
+	fake_ring_start_with(ring,
+	    ring_geometry_with(TUPLE, SEGMENT_TUPLES * TUPLE, 4,
+		SEGMENT_GLOBAL | (verified ? SEGMENT_CHECKSUM : 0),
+		FOOTER_BEHIND),
+	    first, false);
 }
 
 /* The position is in each ring's segment, whole, and the checksum covers it. */

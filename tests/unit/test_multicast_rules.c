@@ -76,7 +76,8 @@ static void begin(void)
 		.instance = 77,
 		.n_sources = SOURCE + 1,
 		.n_targets = N_TARGETS,
-		.geometry = ring_geometry_with(TUPLE, TUPLES * TUPLE, W, parts),
+		.geometry = ring_geometry_with(
+		    TUPLE, TUPLES * TUPLE, W, parts, FOOTER_BEHIND),
 	};
 }
 

@@ -24,8 +24,9 @@ static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
 static uint32_t parts; /* of the segments' headers */
 static bool staged;    /* the data sent over the network */
 static bool at_footer; /* and where its payloads arrive */
-static bool late;      /* positions in an order come after they were asked
-			* for */
+static enum footer_side side;
+static bool late; /* positions in an order come after they were asked
+		   * for */
 
 /* One of the rings is as over a network, from which things come late. */
 #define FAR 1
@@ -70,8 +71,10 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 
 	memset(f->taken, 0, sizeof(f->taken));
 	for (i = 0; i < N_RINGS; i++) {
-		fake_ring_start_with(&f->rings[i], TUPLE,
-		    SEGMENT_TUPLES * TUPLE, count, first, i != FAR, parts);
+		fake_ring_start_with(&f->rings[i],
+		    ring_geometry_with(
+			TUPLE, SEGMENT_TUPLES * TUPLE, count, parts, side),
+		    first, i != FAR);
 		f->rings[i].reader.own_bit = UINT64_C(1) << i;
 		f->writers[i] = f->rings[i].writer;
 	}
@@ -158,13 +161,15 @@ static void for_each_ring(void (*fn)(struct fixture *f))
 	cr_assert_not_null(f);
 	/* With one for each tuple of a segment as well: see stream_parts(). */
 	for (count = 1; count <= SEGMENT_TUPLES; count++)
-		for (i = 0; i < 3 * sizeof(starts) / sizeof(starts[0]); i++) {
-			staged = i % 3 > 0;
-			at_footer = i % 3 > 1;
-			start(f, count, starts[i / 3]);
+		for (i = 0; i < 5 * sizeof(starts) / sizeof(starts[0]); i++) {
+			side = i % 5 > 2 ? FOOTER_IN_FRONT : FOOTER_BEHIND;
+			staged = i % 5 % 3 > 0;
+			at_footer = i % 5 == 2;
+			start(f, count, starts[i / 5]);
 			fn(f);
 			stop(f);
 		}
+	side = FOOTER_BEHIND;
 	free(f);
 }
 
@@ -534,8 +539,8 @@ static void change_set(struct fixture *f)
 {
 	struct fake_ring *ring = &f->rings[0];
 	uint64_t bytes, sent = 0;
-	struct segment_header *header = (struct segment_header *)(void *)((
-	    char *)ring->reader.slots);
+	struct segment_header *header =
+	    (struct segment_header *)(void *)fake_ring_sent(ring, 0);
 	const char *payload;
 
 	f->replica_writer.targets = 3;
@@ -561,8 +566,7 @@ static void empty_for_member(struct fixture *f)
 
 	f->replica_writer.targets = 2;
 	cr_assert_eq(send(&f->replica_writer, 1, &sent), 1);
-	((struct segment_header *)(void *)((char *)ring->reader.slots))
-	    ->targets = 1;
+	((struct segment_header *)(void *)fake_ring_sent(ring, 0))->targets = 1;
 	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
 	cr_assert(strstr(dfi_errmsg(), "no tuples"), "%s", dfi_errmsg());
 }

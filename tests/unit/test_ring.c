@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ring geometry and footers: pure functions, over all sizes at which a boundary
- * moves. Each byte range is checked against all others.
+ * moves, with headers or without, and with the footer on either side. Each byte
+ * range is checked against all others.
  */
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -25,28 +26,56 @@ static void for_each_geometry(void (*fn)(const struct ring_geometry *g,
 	for (tuple_size = 1; tuple_size <= 160; tuple_size++)
 		for (segment_size = tuple_size; segment_size <= 300;
 		     segment_size += 1 + segment_size % 5)
-			for (i = 0; i < N_COUNTS; i++) {
-				g = ring_geometry(
-				    tuple_size, segment_size, counts[i]);
-				fn(&g, tuple_size, segment_size, counts[i]);
+			for (i = 0; i < 4 * N_COUNTS; i++) {
+				g = ring_geometry_with(tuple_size, segment_size,
+				    counts[i / 4], i % 2 ? SEGMENT_CHECKSUM : 0,
+				    i / 2 % 2 ? FOOTER_IN_FRONT
+					      : FOOTER_BEHIND);
+				fn(&g, tuple_size, segment_size, counts[i / 4]);
 			}
+}
+
+/* The first byte of a slot and its footer, and the one after the last. */
+static void find_ends(
+    const struct ring_geometry *g, int64_t *first, int64_t *last)
+{
+	int64_t end = (int64_t)g->payload_offset + g->segment_bytes;
+	int64_t footer_end = g->footer_offset +
+	    (int64_t)sizeof(struct segment_footer);
+
+	*first = g->footer_offset < 0 ? g->footer_offset : 0;
+	*last = footer_end > end ? footer_end : end;
 }
 
 static void check_slot(const struct ring_geometry *g, uint32_t tuple_size,
     uint32_t segment_size, uint32_t count)
 {
+	const uint32_t footer_size = sizeof(struct segment_footer);
+	int64_t first, last;
+
 	cr_assert_eq(g->tuple_size, tuple_size);
 	cr_assert_eq(g->segment_count, count);
 	cr_assert_eq(g->segment_tuples, segment_size / tuple_size);
 	cr_assert_eq(g->segment_bytes, g->segment_tuples * tuple_size);
-	/* The footer stands behind the payload, aligned, inside its slot. */
-	cr_assert_geq(g->footer_offset, g->segment_bytes);
-	cr_assert_eq(g->footer_offset % sizeof(struct segment_footer), 0);
-	cr_assert_leq(
-	    g->footer_offset + sizeof(struct segment_footer), g->slot_size);
-	/* It shares no cache line with another slot. */
+	find_ends(g, &first, &last);
+	/* The footer stands beside what is sent, and is aligned. */
+	cr_assert(g->footer_offset == first ||
+	    g->footer_offset >= (int64_t)g->payload_offset + g->segment_bytes);
+	cr_assert_eq(
+	    (g->first_slot + (uint32_t)g->footer_offset) % footer_size, 0);
+	/* No cache line has bytes of two slots, or of the ring's header. */
 	cr_assert_eq(g->slot_size % CACHE_LINE, 0);
-	cr_assert_lt(g->slot_size, segment_size + 16 + 16 + 2 * CACHE_LINE);
+	cr_assert_geq(g->first_slot + first, sizeof(struct ring_header));
+	cr_assert_leq((g->first_slot + last - 1) / CACHE_LINE -
+		(g->first_slot + first) / CACHE_LINE,
+	    g->slot_size / CACHE_LINE - 1);
+	cr_assert_lt((g->first_slot + last - 1) / CACHE_LINE,
+	    (g->first_slot + first + g->slot_size) / CACHE_LINE);
+	/* A header is aligned as its type says. */
+	cr_assert_eq(g->payload_offset, g->parts ? CACHE_LINE : 0);
+	cr_assert(!g->parts || g->first_slot % CACHE_LINE == 0);
+	cr_assert_lt(g->slot_size,
+	    g->payload_offset + segment_size + 16 + 16 + 3 * CACHE_LINE);
 }
 
 Test(ring, slot_holds_whole_tuples_and_its_footer)
@@ -57,16 +86,16 @@ Test(ring, slot_holds_whole_tuples_and_its_footer)
 static void check_ring(const struct ring_geometry *g, uint32_t tuple_size,
     uint32_t segment_size, uint32_t count)
 {
+	int64_t first, last;
 	uint32_t slot;
 
 	(void)tuple_size;
 	(void)segment_size;
-	cr_assert_geq(slot_offset(g, 0), sizeof(struct ring_header));
+	find_ends(g, &first, &last);
 	for (slot = 1; slot < count && slot < 9; slot++)
 		cr_assert_eq(slot_offset(g, slot) - slot_offset(g, slot - 1),
 		    g->slot_size);
-	cr_assert_eq(slot_offset(g, 0) % CACHE_LINE, 0);
-	cr_assert_leq(slot_offset(g, count - 1) + g->slot_size, g->ring_size);
+	cr_assert_leq(slot_offset(g, count - 1) + (uint64_t)last, g->ring_size);
 	cr_assert_eq(g->ring_size % (2 * CACHE_LINE), 0);
 }
 
@@ -124,6 +153,23 @@ Test(ring, latency_segment_of_48_bytes_takes_one_cache_line)
 	cr_assert_eq(small.footer_offset, 48);
 	cr_assert_eq(large.slot_size, 2 * CACHE_LINE);
 	cr_assert_eq(slot_offset(&small, 3) % CACHE_LINE, 0);
+}
+
+Test(ring, footer_in_front_shares_the_line_of_a_lone_tuple_only)
+{
+	struct ring_geometry small = ring_geometry_with(
+	    48, 48, 8, 0, FOOTER_IN_FRONT);
+	struct ring_geometry large = ring_geometry_with(
+	    49, 49, 8, 0, FOOTER_IN_FRONT);
+	struct ring_geometry several = ring_geometry_with(
+	    16, 48, 8, 0, FOOTER_IN_FRONT);
+
+	cr_assert_eq(small.slot_size, CACHE_LINE);
+	cr_assert_eq(small.footer_offset, -16);
+	cr_assert_eq(slot_offset(&small, 3) % CACHE_LINE, 16);
+	cr_assert_eq(large.slot_size, 2 * CACHE_LINE);
+	cr_assert_eq(slot_offset(&several, 3) % CACHE_LINE, 0);
+	cr_assert_eq(several.footer_offset, -16);
 }
 
 Test(ring, next_slot_walks_round)

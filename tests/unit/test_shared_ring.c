@@ -93,7 +93,8 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 	uint32_t i;
 
 	memset(f, 0, sizeof(*f));
-	f->slots = ring_geometry(TUPLE, SEGMENT_TUPLES * TUPLE, count);
+	f->slots = ring_geometry_with(TUPLE, SEGMENT_TUPLES * TUPLE, count, 0,
+	    count % 2 ? FOOTER_IN_FRONT : FOOTER_BEHIND);
 	f->ring = ring_geometry_apart(f->slots);
 	layout = ring_layout(&f->ring, N_SOURCES);
 	cr_assert_eq(dfi__replica_init(&f->replica_writer, f->rings, N_READERS,

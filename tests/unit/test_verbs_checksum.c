@@ -309,7 +309,7 @@ static void shuffle(uint32_t *order, uint32_t n)
 /* The reader's next loan. */
 static bool payload_is_there(uint64_t used)
 {
-	uint64_t room = export.layout.shape.footer_offset;
+	uint64_t room = (uint64_t) export.layout.shape.footer_offset;
 
 	return memcmp((const char *)reader.head - room +
 		       verbs_payload_at(room, used),

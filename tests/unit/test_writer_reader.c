@@ -25,25 +25,31 @@ static const uint32_t sizes[][2] = { { 1, 1 }, { 3, 8 }, { 16, 16 },
 #define N_ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
 
 /*
- * In place, or not and with payloads at either end of their slots; with
- * checksums or without.
+ * In place, or not and with payloads at either end of their slots, or behind
+ * their footers; with checksums or without.
  */
 static void for_each_kind(void (*fn)(struct fake_ring *ring), size_t size,
     uint32_t count, uint64_t start)
 {
+	static const struct {
+		enum footer_side side;
+		bool in_place, at_footer;
+	} kinds[] = {
+		{ FOOTER_BEHIND, true, false },
+		{ FOOTER_BEHIND, false, false },
+		{ FOOTER_BEHIND, false, true },
+		{ FOOTER_IN_FRONT, true, false },
+		{ FOOTER_IN_FRONT, false, false },
+	};
 	struct fake_ring ring;
-	unsigned kind;
-	bool in_place;
+	size_t i;
 
-	for (kind = 0; kind < 6; kind++) {
-		in_place = kind / 2 == 0;
-		if (kind % 2)
-			fake_ring_start_verified(&ring, sizes[size][0],
-			    sizes[size][1], count, start, in_place);
-		else
-			fake_ring_start(&ring, sizes[size][0], sizes[size][1],
-			    count, start, in_place);
-		ring.at_footer = kind / 2 == 2;
+	for (i = 0; i < 2 * N_ELEMENTS(kinds); i++) {
+		fake_ring_start_with(&ring,
+		    ring_geometry_with(sizes[size][0], sizes[size][1], count,
+			i % 2 ? SEGMENT_CHECKSUM : 0, kinds[i / 2].side),
+		    start, kinds[i / 2].in_place);
+		ring.at_footer = kinds[i / 2].at_footer;
 		fn(&ring);
 		fake_ring_stop(&ring);
 	}
@@ -320,19 +326,27 @@ Test(writer_reader, parts_leave_room_for_what_follows)
 	}
 }
 
+static void start_verified(struct fake_ring *ring, uint32_t count,
+    enum footer_side side, uint32_t parts, bool in_place)
+{
+	fake_ring_start_with(ring,
+	    ring_geometry_with(24, 127, count, parts | SEGMENT_CHECKSUM, side),
+	    0, in_place);
+}
+
 /* Send a segment, change one arrived bit, and read it. */
-static int read_damaged(uint32_t byte, bool in_place)
+static int read_damaged(uint32_t byte, enum footer_side side, bool in_place)
 {
 	struct fake_ring ring;
 	const char *payload;
 	uint64_t bytes;
-	char *slot;
+	char *sent;
 	int ret;
 
-	fake_ring_start_verified(&ring, 24, 127, 4, 0, in_place);
+	start_verified(&ring, 4, side, 0, in_place);
 	cr_assert(write_segment(&ring.writer, 1));
-	slot = (char *)fake_ring_footer(&ring, 0) - ring.geometry.footer_offset;
-	slot[byte] = (char)(slot[byte] ^ 4);
+	sent = fake_ring_sent(&ring, 0);
+	sent[byte] = (char)(sent[byte] ^ 4);
 	ret = reader_take(&ring.reader, &payload, &bytes);
 	fake_ring_stop(&ring);
 	return ret;
@@ -343,19 +357,20 @@ Test(writer_reader, damage_is_found_by_the_checksum)
 	const uint32_t tuples = sizeof(struct segment_header);
 	const uint32_t used = 120;
 	uint32_t byte;
-	int in_place;
+	int kind;
 
-	for (in_place = 0; in_place < 2; in_place++) {
+	for (kind = 0; kind < 4; kind++) {
 		for (byte = 0; byte < tuples + used; byte++) {
 			if (byte == sizeof(uint64_t))
 				byte = tuples; /* only room */
-			cr_assert_eq(read_damaged(byte, in_place), -EBADMSG,
-			    "byte %u", byte);
+			cr_assert_eq(read_damaged(byte, kind / 2, kind % 2),
+			    -EBADMSG, "byte %u", byte);
 			cr_assert_not_null(strstr(dfi_errmsg(), "segment 0"));
 			cr_assert_not_null(strstr(dfi_errmsg(), "checksum"));
 		}
 		/* Behind the last tuple there are no sent bytes. */
-		cr_assert_eq(read_damaged(tuples + used, in_place), 0);
+		cr_assert_eq(
+		    read_damaged(tuples + used, kind / 2, kind % 2), 0);
 	}
 }
 
@@ -365,18 +380,19 @@ Test(writer_reader, checksum_tells_one_segment_from_another)
 	struct fake_ring ring;
 	const char *payload;
 	uint64_t bytes;
-	char *slots;
+	int side;
 
-	fake_ring_start_verified(&ring, 24, 127, 4, 0, true);
-	cr_assert(write_segment(&ring.writer, 1));
-	cr_assert(write_segment(&ring.writer, 2));
-	slots = (char *)fake_ring_footer(&ring, 0) -
-	    ring.geometry.footer_offset;
-	memcpy(slots + ring.geometry.slot_size, slots,
-	    ring.geometry.footer_offset);
-	cr_assert_eq(reader_take(&ring.reader, &payload, &bytes), 0);
-	cr_assert_eq(reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
-	fake_ring_stop(&ring);
+	for (side = 0; side < 2; side++) {
+		start_verified(&ring, 4, side, 0, true);
+		cr_assert(write_segment(&ring.writer, 1));
+		cr_assert(write_segment(&ring.writer, 2));
+		memcpy(fake_ring_sent(&ring, 1), fake_ring_sent(&ring, 0),
+		    ring.geometry.payload_offset + ring.geometry.segment_bytes);
+		cr_assert_eq(reader_take(&ring.reader, &payload, &bytes), 0);
+		cr_assert_eq(
+		    reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
+		fake_ring_stop(&ring);
+	}
 }
 
 static void fill(struct fake_ring *ring)
@@ -416,10 +432,12 @@ Test(writer_reader, segments_end_windows_in_their_order)
 	struct fake_ring ring;
 	uint32_t kind, i;
 
-	for (kind = 0; kind < 4 * N_ELEMENTS(wrong); kind++) {
-		fake_ring_start_with(&ring, 24, 127, 2, UINT64_MAX - 1,
-		    kind & 1,
-		    SEGMENT_WINDOWS | (kind & 2 ? SEGMENT_CHECKSUM : 0));
+	for (kind = 0; kind < 8 * N_ELEMENTS(wrong); kind++) {
+		fake_ring_start_with(&ring,
+		    ring_geometry_with(24, 127, 2,
+			SEGMENT_WINDOWS | (kind & 2 ? SEGMENT_CHECKSUM : 0),
+			kind & 4 ? FOOTER_IN_FRONT : FOOTER_BEHIND),
+		    UINT64_MAX - 1, kind & 1);
 		cr_assert_eq(end_window(&ring, 0, 48), 0);
 		cr_assert(!ring.reader.ended_window);
 		cr_assert_eq(end_window(&ring, 1, 24), 0, "%s", dfi_errmsg());
@@ -429,7 +447,7 @@ Test(writer_reader, segments_end_windows_in_their_order)
 		cr_assert_eq(end_window(&ring, 0, 120), 0);
 		cr_assert(!ring.reader.ended_window);
 		cr_assert_eq(ring.reader.windows, 2);
-		i = kind / 4;
+		i = kind / 8;
 		cr_assert_eq(end_window(&ring, wrong[i].windows, wrong[i].used),
 		    -EBADMSG, "window %lu", (unsigned long)wrong[i].windows);
 		cr_assert_not_null(strstr(dfi_errmsg(), "segment 2"));
@@ -444,16 +462,18 @@ Test(writer_reader, the_checksum_covers_the_windows_end)
 	struct fake_ring ring;
 	const char *payload;
 	uint64_t bytes;
-	char *slot;
+	int side;
 
-	fake_ring_start_with(
-	    &ring, 24, 127, 2, 0, true, SEGMENT_WINDOWS | SEGMENT_CHECKSUM);
-	cr_assert(write_segment(&ring.writer, 1));
-	slot = (char *)fake_ring_footer(&ring, 0) - ring.geometry.footer_offset;
-	((struct segment_header *)(void *)slot)->windows = 1;
-	cr_assert_eq(reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
-	cr_assert_not_null(strstr(dfi_errmsg(), "checksum"));
-	fake_ring_stop(&ring);
+	for (side = 0; side < 2; side++) {
+		start_verified(&ring, 2, side, SEGMENT_WINDOWS, true);
+		cr_assert(write_segment(&ring.writer, 1));
+		((struct segment_header *)(void *)fake_ring_sent(&ring, 0))
+		    ->windows = 1;
+		cr_assert_eq(
+		    reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
+		cr_assert_not_null(strstr(dfi_errmsg(), "checksum"));
+		fake_ring_stop(&ring);
+	}
 }
 
 /* From the n-th segment on, if it gets so far. */
@@ -595,7 +615,8 @@ static void forge(
 	    &footer->state, footer_state(ring->reader.seq, used, flags));
 }
 
-static void refuse(uint64_t used, uint64_t flags, uint64_t total)
+static void refuse_on(
+    enum footer_side side, uint64_t used, uint64_t flags, uint64_t total)
 {
 	const char *payload = NULL;
 	struct fake_ring ring;
@@ -604,7 +625,8 @@ static void refuse(uint64_t used, uint64_t flags, uint64_t total)
 
 	for (i = 0; i < N_ELEMENTS(starts); i++) {
 		/* 5 tuples of 24 bytes, and 7 bytes to spare */
-		fake_ring_start(&ring, 24, 127, 3, starts[i], true);
+		fake_ring_start_with(&ring,
+		    ring_geometry_with(24, 127, 3, 0, side), starts[i], true);
 		cr_assert(write_segment(&ring.writer, 1));
 		cr_assert(read_segment(&ring.reader, 1));
 		forge(&ring, used, flags, total);
@@ -618,6 +640,12 @@ static void refuse(uint64_t used, uint64_t flags, uint64_t total)
 		cr_assert_eq(ring.reader.seq, starts[i] + 1);
 		fake_ring_stop(&ring);
 	}
+}
+
+static void refuse(uint64_t used, uint64_t flags, uint64_t total)
+{
+	refuse_on(FOOTER_BEHIND, used, flags, total);
+	refuse_on(FOOTER_IN_FRONT, used, flags, total);
 }
 
 Test(writer_reader, footer_without_payload_is_refused)
@@ -647,6 +675,9 @@ Test(writer_reader, footer_with_flags_is_refused)
 	refuse(24, FOOTER_FLAG_ABORT, 6);
 	refuse(24, FOOTER_FLAG_HELD, 6);
 	refuse(48, FOOTER_FLAG_SHIFTED, 6);
+	/* A payload is never shifted behind its footer. */
+	refuse_on(FOOTER_IN_FRONT, 48, FOOTER_FLAG_SHIFTED, 7);
+	refuse_on(FOOTER_IN_FRONT, 120, FOOTER_FLAG_SHIFTED, 10);
 }
 
 Test(writer_reader, footer_with_another_count_is_refused)

@@ -25,7 +25,8 @@ int dfi__multicast_receiver_init(struct multicast_receiver *stream,
 {
 	*stream = (struct multicast_receiver){
 		.config = *config,
-		.slots = (char *)(config->ring + 1),
+		.slots = (char *)config->ring +
+		    config->flow.geometry.first_slot,
 		.consumed = config->start,
 		.reported = config->start,
 		.expected = config->start,

@@ -240,7 +240,8 @@ int dfi__sender_ring_open(struct sender_ring *source,
 		.source = index,
 		.gap_us = gap_us,
 		.notify = notify,
-		.slots = shared_ring->remote.ring + sizeof(struct ring_header),
+		.slots = shared_ring->remote.ring +
+		    config->flow.geometry.first_slot,
 		.start = start,
 	};
 	int ret;

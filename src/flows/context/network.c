@@ -212,6 +212,19 @@ int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport)
 	return ret;
 }
 
+int dfi__network_serves(
+    const struct transport *transport, const struct flow *flow)
+{
+	if (transport->ops->footer_sides & FOOTER_SIDE(flow->footer_side))
+		return 0;
+	return dfi__fail(-EPROTO,
+	    "transport %s can't write segments with footers %s their payload, "
+	    "as the flow has them: create it with a library that puts them %s",
+	    transport->ops->name,
+	    flow->footer_side == FOOTER_BEHIND ? "behind" : "in front of",
+	    flow->footer_side == FOOTER_BEHIND ? "in front" : "behind");
+}
+
 /* The transports that have started; no other thread may start one. */
 static unsigned list(
     struct network *network, struct transport *transports[NETWORK_DEVICES])

@@ -70,6 +70,13 @@ int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport);
 int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
     struct transport **transport);
 
+/*
+ * Check that a transport can write this flow's rings: 0, or -EPROTO. The
+ * flow may have been created by a library with other transports.
+ */
+int dfi__network_serves(
+    const struct transport *transport, const struct flow *flow);
+
 /* The name of the network for error texts while no transport has started. */
 const char *dfi__network_name(void);
 

@@ -20,6 +20,7 @@
 #include "flows/descriptor/descriptor.h"
 #include "geometry.h"
 #include "flows/context/network.h"
+#include "transport/transports.h"
 #include "route.h"
 
 /*
@@ -239,6 +240,7 @@ static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
 	flow->radix_bits = attr->radix_bits;
 	flow->segment_size = attr->segment_size;
 	flow->segment_count = attr->segment_count;
+	flow->footer_side = dfi__footer_side;
 	flow->transport = attr->transport;
 	flow->ordered = attr->replicate.ordered;
 	flow->loss_policy = attr->replicate.loss_policy;

@@ -113,15 +113,6 @@ static uint32_t whole_tuples(uint64_t bytes, uint32_t tuple_size)
 	return (uint32_t)(tuples * tuple_size);
 }
 
-static uint32_t latency_slot_size(const struct flow *flow)
-{
-	uint32_t tuple_size = flow->schema->tuple_size;
-
-	return ring_geometry_with(
-	    tuple_size, tuple_size, 1, dfi__flow_segment_parts(flow))
-	    .slot_size;
-}
-
 /* Choose a geometry in which each segment fits a datagram. */
 static void choose_datagrams(
     struct flow *flow, uint64_t bytes, uint32_t largest)
@@ -168,8 +159,8 @@ void dfi__geometry_choose(
 	if (flow->segment_count)
 		return;
 	if (flow->goal == DFI_LATENCY)
-		count = min_u64(
-		    LATENCY_SEGMENTS, bytes / latency_slot_size(flow));
+		count = min_u64(LATENCY_SEGMENTS,
+		    bytes / dfi__flow_tuple_geometry(flow).slot_size);
 	else if (dfi->settings.ring_memory)
 		count = min_u64(
 		    DFI_MAX_SEGMENT_COUNT, bytes / flow->segment_size);

@@ -94,20 +94,11 @@ int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
 	return 0;
 }
 
-/* The bytes of a datagram beside its tuples. */
-static uint32_t overhead(const struct flow *flow)
-{
-	uint32_t tuple_size = flow->schema->tuple_size;
-
-	return (uint32_t)sizeof(struct datagram_data) +
-	    ring_geometry_with(
-		tuple_size, tuple_size, 1, dfi__flow_segment_parts(flow))
-		.payload_offset;
-}
-
 uint32_t dfi__cast_room(const struct flow *flow, uint32_t datagram)
 {
-	uint32_t taken = overhead(flow);
+	/* The bytes of a datagram beside its tuples. */
+	uint32_t taken = (uint32_t)sizeof(struct datagram_data) +
+	    dfi__flow_tuple_geometry(flow).payload_offset;
 
 	return datagram > taken ? datagram - taken : 0;
 }

@@ -71,10 +71,21 @@ uint32_t dfi__flow_segment_parts(const struct flow *flow)
 	    (dfi__flow_combines(flow) ? SEGMENT_RECORDS : 0);
 }
 
+static struct ring_geometry geometry_of(
+    const struct flow *flow, uint32_t segment_size, uint32_t segment_count)
+{
+	return ring_geometry_with(flow->schema->tuple_size, segment_size,
+	    segment_count, dfi__flow_segment_parts(flow), flow->footer_side);
+}
+
 struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow)
 {
-	return ring_geometry_with(flow->schema->tuple_size, flow->segment_size,
-	    flow->segment_count, dfi__flow_segment_parts(flow));
+	return geometry_of(flow, flow->segment_size, flow->segment_count);
+}
+
+struct ring_geometry dfi__flow_tuple_geometry(const struct flow *flow)
+{
+	return geometry_of(flow, flow->schema->tuple_size, 1);
 }
 
 struct ring_geometry dfi__flow_geometry(const struct flow *flow)

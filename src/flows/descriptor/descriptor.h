@@ -55,6 +55,7 @@ struct flow {
 	uint32_t radix_shift, radix_bits;
 	int64_t *splits;
 	uint32_t segment_size, segment_count;
+	enum footer_side footer_side;
 	uint32_t transport; /* enum dfi_transport */
 	uint32_t verify;    /* enum dfi_verify, resolved */
 	/* enum dfi_replication, resolved; 0: not a replicate flow */
@@ -209,6 +210,8 @@ static inline bool dfi__flow_combines(const struct flow *flow)
 uint32_t dfi__flow_segment_parts(const struct flow *flow);
 /* The geometry of rings with slots, whichever memory holds the slots. */
 struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow);
+/* The same with a slot for one tuple, before the flow's sizes are known. */
+struct ring_geometry dfi__flow_tuple_geometry(const struct flow *flow);
 
 /*
  * Encode into a block that the caller frees; NULL: no memory. Decoding checks

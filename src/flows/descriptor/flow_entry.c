@@ -22,6 +22,8 @@
 #define RING_LAYOUT 3
 /* Bit for flows with a tree, whose rings are at their combiners. */
 #define TREE_LAYOUT 0x100
+/* Bit for FOOTER_IN_FRONT. */
+#define FRONT_LAYOUT 0x200
 
 /* Members that a flow and its message have under the same name. */
 /* clang-format off */
@@ -37,7 +39,8 @@
 static uint32_t ring_layout_of(const struct flow *flow)
 {
 	return RING_LAYOUT + dfi__flow_segment_parts(flow) +
-	    (flow->fan_in ? TREE_LAYOUT : 0);
+	    (flow->fan_in ? TREE_LAYOUT : 0) +
+	    (flow->footer_side == FOOTER_IN_FRONT ? FRONT_LAYOUT : 0);
 }
 
 /*
@@ -350,6 +353,8 @@ int dfi__flow_decode(
 #undef COPY
 	flow->verify = message->checksums ? DFI_VERIFY_CHECKSUM
 					  : DFI_VERIFY_NONE;
+	flow->footer_side = message->layout & FRONT_LAYOUT ? FOOTER_IN_FRONT
+							   : FOOTER_BEHIND;
 	if (message->layout != ring_layout_of(flow))
 		ret = dfi__fail(-EPROTO,
 		    "flow '%s' was created by a library with ring layout %u, "

@@ -36,6 +36,8 @@ static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
 	struct stage *stage = NULL;
 	int ret = dfi__source_way(source, endpoint, network, &transport, &name);
 
+	if (!ret)
+		ret = dfi__network_serves(transport, &source->flow);
 	if (!ret && transport != source->dfi->transport)
 		ret = dfi__source_take_shadow(source, transport, &stage);
 	return ret ? ret

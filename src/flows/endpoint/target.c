@@ -65,6 +65,8 @@ static int find_network(struct dfi_target *target,
 	}
 	ret = dfi__network_open(target->dfi, &found);
 	if (!ret)
+		ret = dfi__network_serves(found, &target->flow);
+	if (!ret)
 		ret = found->ops->region.export_room(found, bytes);
 	if (ret < 0)
 		return unreachable(target, ret);
@@ -167,7 +169,7 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 	if (flow_is_cast(&target->flow))
 		ret = target->kind->intake.join(target, *deadline);
 	target->prefetches = geometry.segment_tuples == 1 &&
-	    geometry.slot_size > CACHE_LINE;
+	    geometry.footer_offset >= CACHE_LINE;
 	return ret;
 }
 

@@ -57,7 +57,7 @@ struct dfi_target {
 	bool cancel_told;         /* the registry knows that */
 	_Atomic bool aborted;     /* by any thread */
 	_Atomic bool interrupted; /* by any thread: its next wait ends */
-	bool prefetches; /* a segment's payload and footer are two lines */
+	bool prefetches; /* a segment begins a line before its footer */
 	uint32_t n_readers;
 	uint32_t n_open;   /* readers that have not ended */
 	uint32_t n_held;   /* of these, those held back (combine.h) */

@@ -314,6 +314,7 @@ static const struct report_ops shm_report_ops = {
 
 const struct transport_ops dfi__shm_ops = {
 	.name = "shm",
+	.footer_sides = FOOTER_SIDES_BOTH,
 	.start = shm_start,
 	.stop = shm_stop,
 	.region.bytes = shm_region_bytes,

@@ -251,6 +251,8 @@ static const struct mcast_ops verbs_mcast_ops = {
 
 const struct transport_ops dfi__verbs_ops = {
 	.name = "verbs",
+	/* Payload and footer are one write, in this order (data/write.c). */
+	.footer_sides = FOOTER_SIDE(FOOTER_BEHIND),
 	.start = verbs_start,
 	.leave = verbs_leave,
 	.stop = verbs_stop,

@@ -237,6 +237,7 @@ static const char *writer_why(
 
 const struct transport_ops loopback_ops = {
 	.name = "loopback",
+	.footer_sides = FOOTER_SIDES_BOTH,
 	.start = loopback_start,
 	.stop = loopback_stop,
 	.reaches = loopback_reaches,

@@ -65,7 +65,7 @@ static bool is_written(const struct loopback_export *export, uint32_t number)
 		layout->end_footer);
 	const struct segment_footer *first =
 	    (const struct segment_footer *)(const void *)(base +
-		layout->first_slot + layout->shape.footer_offset);
+		layout_footer(layout, 0));
 
 	return atomic_observe(&end->state) ||
 	    footer_seq(atomic_observe(&first->state)) ==

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of a library that has the loopback as well. */
+/*
+ * The rows of libraries that have the loopback as well. Each is built with its
+ * own DFI_TEST_FOOTER_SIDE.
+ */
 #include "loopback.h"
 
 const struct transport_row dfi__transports[] = {
@@ -10,3 +13,5 @@ const struct transport_row dfi__transports[] = {
 #endif
 	{ .name = NULL },
 };
+
+const enum footer_side dfi__footer_side = DFI_TEST_FOOTER_SIDE;

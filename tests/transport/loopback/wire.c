@@ -106,7 +106,8 @@ static void write_segment(const struct loopback_remote *remote,
 		footer_next(
 		    &remote->layout.shape, write->payload_size, ring->footer);
 		memcpy(next, ring->footer, sizeof(next));
-	} else if (write->payload_size && loopback_random() % 2) {
+	} else if (write->payload_size && loopback_random() % 2 &&
+	    remote->layout.shape.footer_offset > 0) {
 		at += footer_shifted_at(
 		    write->footer_offset - at, write->payload_size);
 		if (at != write->payload_offset)

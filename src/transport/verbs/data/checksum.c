@@ -59,7 +59,7 @@ void dfi__verbs_seal(const void *payload, uint64_t bytes, uint64_t footer[2])
 bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
     uint64_t *bytes, uint64_t *flags)
 {
-	uint64_t room = link->export->layout.shape.footer_offset, at;
+	uint64_t room = (uint64_t)link->export->layout.shape.footer_offset, at;
 	uint64_t sum = atomic_peek(&link->next_footer[0]);
 
 	if ((sealed & sum & TOP_BITS) != TOP_BITS)
@@ -113,7 +113,7 @@ bool dfi__verbs_is_written(const struct verbs_export *export, uint32_t ring)
 	const struct ring_credit *credit = (const void *)verbs_ring_base(
 	    export, ring);
 	uint64_t first = verbs_footer_state(
-	    export, ring, layout->first_slot + layout->shape.footer_offset);
+	    export, ring, layout_footer(layout, 0));
 	uint64_t was = unwritten(layout, 0);
 
 	return (first != was && first != (was & ~TOP_BITS)) ||

@@ -120,8 +120,7 @@ bool dfi__verbs_leave_export(struct verbs_link *link)
 	dfi__verbs_take_ring((struct verbs *)export->base.transport, link);
 	dfi__verbs_unpoll_ring((struct verbs *)export->base.transport, link);
 	written = verbs_footer_state(export, link->ring,
-		      layout->first_slot + layout->shape.footer_offset) !=
-		link->first_state ||
+		      layout_footer(layout, 0)) != link->first_state ||
 	    verbs_footer_state(export, link->ring, layout->end_footer);
 	export->rings[link->ring].link = NO_LINK;
 	if (!written)

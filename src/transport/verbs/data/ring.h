@@ -97,12 +97,9 @@ static inline char *verbs_ring_base(
 static inline _Atomic uint64_t *verbs_footer_at(
     const struct verbs_link *link, uint32_t slot)
 {
-	const struct ring_layout *layout = &link->export->layout;
-
 	return (_Atomic uint64_t *)(void *)(verbs_ring_base(
 						link->export, link->ring) +
-	    layout->first_slot + (uint64_t)slot * layout->slot_size +
-	    layout->shape.footer_offset);
+	    layout_footer(&link->export->layout, slot));
 }
 
 /*
