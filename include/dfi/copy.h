@@ -30,11 +30,11 @@ DFI_INLINE_PART void dfi_prefetch_write(const void *address)
 }
 
 /*
- * Copy size bytes, a constant multiple of 8 up to 64, by words. A tuple that
- * was just built member by member goes from registers into the ring so, where a
- * vector load would wait for the stores. Stores of words, not bytes: the
- * compiler knows that they leave the lane alone. No loop: the compiler would
- * unroll it too late to see that the tuple needs no memory.
+ * Copy size bytes, a constant multiple of 8 up to 64, by words. So a tuple that
+ * was just built member by member goes from registers into the ring; a vector
+ * load would wait for the stores. The stores have the type of words, not of
+ * bytes, so the compiler knows that they do not change the lane. No loop: the
+ * compiler would unroll it too late to see that the tuple needs no memory.
  */
 DFI_INLINE_PART void dfi_copy_16(void *to, const void *from)
 {

@@ -133,8 +133,8 @@ enum {
 #define DFI_DEFAULT_GAP_TIMEOUT_US 10000u
 
 /*
- * More of a flow of kind DFI_REPLICATE, in others all 0. docs/replicate.md
- * ("Attributes") says more of each.
+ * Members for flows of kind DFI_REPLICATE; all 0 in other flows.
+ * docs/replicate.md ("Attributes") explains each.
  */
 struct dfi_replicate_attr {
 	/*
@@ -152,8 +152,8 @@ struct dfi_replicate_attr {
 };
 
 /*
- * More of a flow of kind DFI_COMBINE, in others all 0. docs/combine.md
- * ("Attributes") says more of each, and what it costs.
+ * Members for flows of kind DFI_COMBINE; all 0 in other flows. docs/combine.md
+ * ("Attributes") explains each, and what it costs.
  */
 struct dfi_combine_attr {
 	const struct dfi_aggregate *aggregates; /* must be given; are copied */

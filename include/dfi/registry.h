@@ -63,10 +63,11 @@ struct dfi_registry_attr {
 	uint32_t max_output;
 	uint64_t max_bytes; /* of all keys and values; 0: 64 MiB */
 	/*
-	 * For TCP, file names: key, from dfi_registry_key_create(), of which
-	 * each member has a copy; or, in PEM, cert (with what leads to its CA),
-	 * private_key, and ca, which signed clients' certificates; without ca,
-	 * which takes DFI_REGISTRY_INSECURE, clients prove nothing.
+	 * Names of files, for a TCP address. Either key, which
+	 * dfi_registry_key_create() made and each member has a copy of. Or, in
+	 * PEM, cert (with the chain to its CA), private_key and ca, which
+	 * signed the certificates of clients. With DFI_REGISTRY_INSECURE ca may
+	 * be NULL; then clients prove nothing.
 	 */
 	const char *key;
 	const char *ca;

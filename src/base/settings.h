@@ -104,7 +104,7 @@ enum huge_pages {
 enum verbs_notify {
 	VERBS_NOTIFY_AUTO = 1,
 	VERBS_NOTIFY_FOOTER, /* it polls footers: the device keeps the order */
-	VERBS_NOTIFY_IMM,    /* by the completion of a write with immediate */
+	VERBS_NOTIFY_IMM, /* by the completion of a write with immediate data */
 	VERBS_NOTIFY_CHECKSUM, /* it polls footers with checksums */
 };
 

@@ -24,7 +24,9 @@ enum {
 	WAIT_BY_NOTICE,
 };
 
-/* The name for WAIT_BY_NOTICE. */
+/*
+ * With WAIT_BY_NOTICE: the name by which dfi__notify_send() finds the sleeper.
+ */
 static inline _Atomic uint64_t *wait_name(_Atomic uint32_t *word)
 {
 	return (_Atomic uint64_t *)(void *)(word + 2);

@@ -229,7 +229,8 @@ static const char *parse_key(
 
 int dfi__key_file_read(const char *path, unsigned char key[REGISTRY_KEY_BYTES])
 {
-	char text[TEXT_SIZE + 2]; /* and a carriage return, and one more */
+	/* With a carriage return, and one byte too many. */
+	char text[TEXT_SIZE + 2];
 	const char *why;
 	ssize_t size;
 	int fd, ret = 0;

@@ -152,7 +152,7 @@ static const char *other_kind(const struct pem_file *file)
 	return NULL;
 }
 
-/* what_else: used if the file is not obviously something else. */
+/* what_else: the text for a file whose kind cannot be told. */
 static int bad_content(const struct pem_file *file, const char *what_else)
 {
 	const char *kind = other_kind(file);

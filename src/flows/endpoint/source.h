@@ -64,7 +64,8 @@ struct dfi_source {
 	uint32_t magic;
 	_Atomic uint32_t aborters; /* see handle.h */
 	int status;  /* the first hard error; all lanes are then empty */
-	int refusal; /* not sticky; see dfi__source_refuse(), or 0 */
+	int refusal; /* 0, or an error that is not sticky; see
+			dfi__source_refuse() */
 	uint64_t refusal_taken;   /* dfi__source_taken() at the refusal */
 	_Atomic uint32_t user;    /* HANDLE_CALL() */
 	_Atomic bool aborted;     /* by any thread */

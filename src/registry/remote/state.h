@@ -56,7 +56,7 @@ struct remote_client {
 	int64_t heard_at;      /* when the registry's machine last answered */
 	uint64_t last_id;
 	bool open;        /* false: dfi__client_open() is not done */
-	bool turned_away; /* and it was closed without an answer */
+	bool turned_away; /* the registry closed it without an answer */
 	bool closing;     /* in dfi__client_close() */
 	int lost_err;
 	char lost_text[512];

@@ -30,8 +30,8 @@
 #define EARLY_SHARE 4    /* of its groups */
 #define EARLY_REPEATS 32 /* of the tuples */
 /*
- * The pause between two tries, in tables full of tuples: the first, the
- * longest.
+ * A source that does not combine tries again after a pause, which grows from
+ * the first of these to the last, counted in tables full of tuples.
  */
 #define FIRST_PAUSE 128
 #define LAST_PAUSE 8192

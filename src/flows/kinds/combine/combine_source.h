@@ -66,7 +66,7 @@ void dfi__combine_source_close(struct dfi_source *source);
 int dfi__combine_lane_open(struct dfi_source *source, uint32_t target);
 int dfi__combine_lane_publish(
     struct dfi_source *source, uint32_t target, uint64_t used);
-/* 0: all left the open segment, but the lane still holds a part. */
+/* 0: the open segment is empty now, but the lane still holds some tuples. */
 int dfi__combine_lane_publish_part(
     struct dfi_source *source, uint32_t target, uint64_t used);
 

@@ -113,7 +113,9 @@ static void free_domain(struct verbs_conn *conn)
 	conn->thread = NULL;
 }
 
-/* How many could be made, dfi_context_query() tells. */
+/*
+ * Not all devices have them. dfi_context_query() counts those that were made.
+ */
 static void create_domain(struct verbs_conn *conn)
 {
 	struct ibv_td_init_attr thread = { .comp_mask = 0 };

@@ -18,10 +18,12 @@ struct verbs_handshake;
 struct verbs_conn *dfi__verbs_new_conn(
     struct verbs *verbs, struct rdma_cm_id *id, bool accepted);
 
-/* The queue pair, once the id has a device. */
+/* Create the queue pair. Call it once the id has a device. */
 int dfi__verbs_create_qp(struct verbs_conn *conn);
 
-/* What rdma_cm can't be told; once the queue pair is connected. */
+/*
+ * Set what rdma_cm has no option for. Call it once the queue pair is connected.
+ */
 void dfi__verbs_tune(struct verbs_conn *conn);
 
 struct rdma_conn_param dfi__verbs_conn_param(

@@ -118,9 +118,9 @@ static bool are_drained(const struct verbs *verbs)
 }
 
 /*
- * Whether a writer whose end mark is here has not gone yet. What its device was
- * told of the arrival may be lost, and is told again when it asks again: not
- * once this queue pair is gone.
+ * Whether a writer whose end mark is here has not gone yet. The acknowledgement
+ * to its device may be lost. The device then asks again, and gets an answer
+ * only while this queue pair exists.
  */
 static bool awaits_writers(struct verbs *verbs)
 {

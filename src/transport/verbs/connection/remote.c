@@ -34,7 +34,10 @@ static void leave_conn(
 	struct verbs_message message = { .type = VERBS_CLOSE };
 	struct verbs_conn *conn = remote->conn;
 
-	/* The image goes, from which the queue pair may still send. */
+	/*
+	 * The shadow ring is freed below, and the queue pair may still send
+	 * from it.
+	 */
 	if (opened && conn->completed < remote->last)
 		(void)dfi__verbs_poll_sends(conn);
 	if (opened && conn->completed < remote->last)
@@ -144,8 +147,8 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 		ret = await_answer(verbs, remote, wait_limit);
 		/*
 		 * The owner may still open the ring, and write credits into the
-		 * image that is freed now; its answer may find the link in
-		 * other hands. So this connection is done with.
+		 * shadow ring that is freed now. Its answer may find another
+		 * ring at the link. So the connection ends.
 		 */
 		if (ret == -ETIMEDOUT)
 			dfi__verbs_break(remote->conn, "no answer");

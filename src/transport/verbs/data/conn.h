@@ -88,7 +88,7 @@ static inline uint32_t verbs_most_remotes(const struct verbs_conn *conn)
 }
 
 /*
- * Tells whether so much is under way that credits, which any slow peer may
+ * Tells whether the queue is so full that credits, which any slow peer may
  * delay, have to wait: the other half of the queue is for answers. If so, the
  * next completion wakes the control thread.
  */

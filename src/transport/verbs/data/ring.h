@@ -125,8 +125,7 @@ _Static_assert(
 
 /*
  * Where the payload of a segment lies in its slot if its footer travels in the
- * same write and so much room precedes the footer; not 0 means
- * FOOTER_FLAG_SHIFTED.
+ * same write. room: bytes before the footer. Not 0 means FOOTER_FLAG_SHIFTED.
  */
 static inline uint64_t verbs_payload_at(uint64_t room, uint64_t bytes)
 {

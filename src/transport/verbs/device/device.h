@@ -35,7 +35,7 @@ struct settings;
 /* Parts of memory in a write. */
 #define VERBS_PARTS 2
 
-/* How much of what we request a device can hold. */
+/* What a device allows, at most what we request. */
 struct verbs_limits {
 	uint32_t sends;    /* work requests under way on a connection */
 	uint32_t receives; /* posted to the shared queue */
