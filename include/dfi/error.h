@@ -95,11 +95,10 @@ struct dfi_error_info {
 /*
  * Call fn for each error of flows, endpoints and barriers that this process has
  * met, also when it opened or created them; the last one comes last. A flow's
- * failure counts once a handle. Of more than DFI_MAX_ERRORS the library forgets
- * the one that was not met for longest. It keeps no misuse (-EINVAL, -EBADF,
- * -E2BIG, -ERANGE, -EBUSY), no -EAGAIN, -EINTR, -EPIPE or -ENODATA, and no
- * -ETIMEDOUT of stall_timeout_ms or dfi_barrier_wait(), unless it ends a
- * stream. Any thread.
+ * failure counts once a handle. The library keeps DFI_MAX_ERRORS, and forgets
+ * the least recent ones. It keeps no misuse (-EINVAL, -EBADF, -E2BIG, -ERANGE,
+ * -EBUSY), no -EAGAIN, -EINTR, -EPIPE or -ENODATA, and no -ETIMEDOUT of
+ * stall_timeout_ms or dfi_barrier_wait(), unless it ends a stream. Any thread.
  */
 DFI_API int dfi_error_list(
     int (*fn)(void *arg, const struct dfi_error_info *info), void *arg);

@@ -46,9 +46,10 @@ struct dfi_flow_needs {
 	/* Most files by which a context watches its peers' processes. */
 	uint32_t process_descriptors;
 	/*
-	 * What each source reserves: of a replicate flow its segment, if it
-	 * reaches no target over RDMA, or, if replication is multicast, its
-	 * ring; of one that combines room for partial aggregates.
+	 * What each source reserves. In a replicate flow: its ring if
+	 * replication is multicast, else its segment if it reaches no target
+	 * over RDMA. In a combiner flow: room for partial aggregates, if it
+	 * combines.
 	 */
 	uint64_t source_bytes;
 	uint32_t replication; /* enum dfi_replication that applies, or 0 */

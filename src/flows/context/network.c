@@ -261,8 +261,8 @@ static int start_another(struct network *network,
 }
 
 /*
- * Of the address's kind, the transport of the device on the route, or the first
- * one.
+ * Choose a transport of the address's kind: that of the device on the route, or
+ * else the first one.
  */
 static int reach(struct network *network, const struct region_address *address,
     struct transport **transport)

@@ -31,7 +31,7 @@
 #include "stall.h"
 #include "stats.h"
 
-/* How often a wait looks at what, in particular at a network's queue. */
+/* How often a wait looks at a network's queue, and not only at the rings. */
 struct looks {
 	uint32_t period;    /* passes over the rings between looks; 0: none */
 	uint32_t left;      /* passes left until the next look */

@@ -5,9 +5,9 @@
  * takes at most a millisecond, otherwise in turns, in the order of the changes.
  *
  * The output that clients have not read is bounded. From half of the bound on
- * (full), changes and snapshots wait. If clients then read, all go on.
- * Otherwise those with most unread output are disconnected, as they are at the
- * bound.
+ * (full), changes and snapshots wait. If clients then read, all go on. If they
+ * do not, or if the bound is reached, the clients with the most unread output
+ * are disconnected.
  *
  * This file never blocks, nor reads what is sent.
  */

@@ -18,10 +18,10 @@
 #include "transport/verbs/device/fail.h"
 
 /*
- * rdma_cm's own limit of a step; ours is the deadline. It may not be 0. Linux
- * may miss that a neighbour has just become known, as ib_core begins to listen
- * after it has asked, and looks again only when the limit is reached: so for an
- * address it is given in parts.
+ * rdma_cm wants a limit for each step, and 0 is not one. Our limit is the
+ * deadline. To resolve an address, Linux asks for the neighbour before it
+ * listens for the answer. It may miss a quick answer, and then looks again only
+ * at the limit. So an address is resolved in short parts.
  */
 #define RESOLVE_MS 10000
 #define RESOLVE_PART_MS 100
