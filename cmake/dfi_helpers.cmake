@@ -180,15 +180,25 @@ function(dfi_test kind name)
 	endif()
 endfunction()
 
-# dfi_test_object(<name> <source>): a source of many test programs, compiled once;
-# they name it under LIBRARIES. It includes the public headers and Criterion's only.
-function(dfi_test_object name source)
-	add_library(${name} OBJECT ${source})
-	dfi_compile_options(${name})
-	target_compile_options(${name} PRIVATE -UNDEBUG)
+# What all code of tests is compiled with. In an optimised build that is most of the
+# code, and reports of faults need its functions and lines, not the rest of -g.
+function(dfi_test_options target)
+	dfi_compile_options(${target})
+	target_compile_options(${target} PRIVATE
+		-UNDEBUG $<$<CONFIG:Release>:-g1>)
+endfunction()
+
+# dfi_test_object(<name> <source>... [LIBRARIES <library>...]): sources of several test
+# programs, compiled once; the programs name it under LIBRARIES. The sources include
+# the public headers, Criterion's, and those of LIBRARIES.
+function(dfi_test_object name)
+	cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
+	add_library(${name} OBJECT ${arg_UNPARSED_ARGUMENTS})
+	dfi_test_options(${name})
 	target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
 	target_include_directories(${name} SYSTEM
 		PRIVATE ${CRITERION_INCLUDE_DIRS})
+	target_link_libraries(${name} PRIVATE ${arg_LIBRARIES})
 endfunction()
 
 # dfi_fuzz(<name> [SOURCES <file>...]): the fuzz target tests/fuzz/fuzz_<name>.c,
@@ -237,8 +247,7 @@ function(dfi_test_executable kind name)
 	cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBRARIES")
 	set(target ${kind}_${name})
 	add_executable(${target} ${kind}/${name}.c ${arg_SOURCES})
-	dfi_compile_options(${target})
-	target_compile_options(${target} PRIVATE -UNDEBUG)
+	dfi_test_options(${target})
 	if(kind STREQUAL "unit" OR kind STREQUAL "stress")
 		target_link_libraries(${target} PRIVATE dfi_testing)
 	elseif(kind MATCHES "^(consensus|linearizability)$")
