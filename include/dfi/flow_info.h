@@ -63,8 +63,9 @@ struct dfi_flow_needs {
 	uint64_t combiner_bytes, combiner_shadow_bytes;
 	/*
 	 * What each source of a naive replicate flow reserves instead of
-	 * source_bytes if it reaches a target over RDMA, and locks once a
-	 * device: as many segments as a ring has, from which it sends to all.
+	 * source_bytes if it reaches a target over RDMA: as many segments as a
+	 * ring has, from which it sends to all. It counts as locked once for
+	 * each device.
 	 */
 	uint64_t send_buffer_bytes;
 	/*

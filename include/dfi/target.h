@@ -169,7 +169,7 @@ DFI_INLINE int dfi_target_consume(struct dfi_target *target, const void **tuple)
 	    struct dfi_target_head *, DFI_CAST(void *, target));
 	const char *next = head->next;
 
-	/* Of a variable's address, the compiler knows that it is not NULL. */
+	/* The compiler knows that a variable's address is not NULL. */
 	if (__builtin_expect(next == head->end || !tuple, 0))
 		return dfi_target_consume_slow(target, tuple);
 	head->next = next + head->tuple_size;

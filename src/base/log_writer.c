@@ -196,7 +196,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Start the thread if necessary. Whether it runs. The lock is held. */
+/* Start the thread if necessary. Returns whether it runs. The lock is held. */
 static bool start(void)
 {
 	if (state == WRITER_ENDED) {

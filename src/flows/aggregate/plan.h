@@ -46,9 +46,9 @@ enum fold_kind {
 struct fold {
 	enum fold_kind kind;
 	uint32_t type;   /* enum dfi_type of the fields; 0: accumulators */
-	uint32_t offset; /* of the first in what is folded, in bytes */
-	uint32_t word;   /* of the first accumulator in the record */
-	uint32_t width;  /* how many */
+	uint32_t offset; /* bytes to the first field in the tuple or record */
+	uint32_t word;   /* index of the first accumulator in the record */
+	uint32_t width;  /* number of accumulators */
 	const struct fold_functions *functions; /* fold.h */
 };
 

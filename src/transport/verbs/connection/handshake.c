@@ -5,8 +5,8 @@
  * made with the token that the registry tells members only, and doesn't reveal
  * it: whoever took a dead member's port learns nothing of use elsewhere. The
  * connecting side proves itself for this path only, between two addresses and
- * to one port, and the accepting side for this attempt only, by the number that
- * the other made up.
+ * to one port, and the accepting side for this attempt only, by a random number
+ * of the other side.
  */
 
 #include "handshake.h"

@@ -20,8 +20,9 @@ void dfi__verbs_take_ring(struct verbs *verbs, struct verbs_link *link);
 
 int dfi__verbs_arrivals_start(struct verbs *verbs);
 /*
- * The control thread takes arrivals, until it takes no more and connections may
- * be destroyed. Both on that thread. -ENOMEM: quiet() is still to be called.
+ * watch(): from now on the control thread takes arrivals. quiet(): it takes no
+ * more, so connections may be destroyed. Call both on that thread. After
+ * -ENOMEM of watch(), call quiet() as well.
  */
 int dfi__verbs_arrivals_watch(struct verbs *verbs);
 void dfi__verbs_arrivals_quiet(struct verbs *verbs);
