@@ -2,7 +2,7 @@
 /*
  * Memory for devices: a core dump holds it only if asked, and it is reserved
  * while its pages are taken, which registration does. No device is needed: the
- * one made here looks at memory that it should register, and refuses it.
+ * one made here looks at memory that it should register, and mostly refuses it.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -29,6 +29,10 @@ static unsigned n_unreserved; /* of those */
 static uint64_t reserved;
 static bool nothing_is_left;
 
+/* The device registers memory, and has so many receives. */
+static bool registers;
+static uint32_t n_posted;
+
 /* libibverbs and librdmacm */
 
 struct ibv_mr *(
@@ -41,6 +45,8 @@ struct ibv_mr *(
 	registered.n += one.n;
 	registered.dumped += one.dumped;
 	n_unreserved += length > reserved;
+	if (registers)
+		return calloc(1, sizeof(struct ibv_mr));
 	errno = ENOMEM;
 	return NULL;
 }
@@ -52,12 +58,10 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t length,
 	return (ibv_reg_mr)(pd, at, length, (int)access);
 }
 
-struct ibv_srq *ibv_create_srq(
-    struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	(void)pd;
-	(void)attr;
-	return calloc(1, sizeof(struct ibv_srq));
+	free(mr);
+	return 0;
 }
 
 int ibv_destroy_srq(struct ibv_srq *srq)
@@ -123,12 +127,34 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return 0;
 }
 
+static int post_receives(
+    struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	(void)srq;
+	(void)bad;
+	for (; wr; wr = wr->next)
+		n_posted++;
+	return 0;
+}
+
 static struct ibv_device device = { .name = "fake0" };
 static struct ibv_context context = {
 	.device = &device,
-	.ops.req_notify_cq = req_notify_cq,
+	.ops = { .post_srq_recv = post_receives,
+	    .req_notify_cq = req_notify_cq },
 };
 static struct ibv_cq arrivals = { .context = &context };
+
+struct ibv_srq *ibv_create_srq(
+    struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	struct ibv_srq *srq = calloc(1, sizeof(*srq));
+
+	(void)pd;
+	(void)attr;
+	srq->context = &context;
+	return srq;
+}
 
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
@@ -350,4 +376,21 @@ Test(verbs_memory, for_more_receives_is_not_taken_where_none_is_left)
 	cr_assert(strstr(told, "4096 receives where 4097 may arrive at once") &&
 		strstr(told, "memory for receives: nothing is left"),
 	    "%s", told);
+}
+
+Test(verbs_memory, for_more_receives_is_taken_until_they_are_enough)
+{
+	registers = true;
+	cr_assert_eq(dfi__verbs_receives_start(&verbs), 0);
+	cr_assert_eq(atomic_peek(&verbs.n_receives), VERBS_RECEIVES);
+	dfi__verbs_receives_need(&verbs, VERBS_RECEIVES);
+	cr_assert_eq(atomic_peek(&verbs.n_receives), VERBS_RECEIVES);
+	dfi__verbs_receives_need(&verbs, VERBS_RECEIVES + 1);
+	cr_assert_eq(atomic_peek(&verbs.n_receives), 3 * VERBS_RECEIVES);
+	/* The device has no more. */
+	dfi__verbs_receives_need(&verbs, VERBS_MAX_RECEIVES);
+	cr_assert_eq(atomic_peek(&verbs.n_receives), VERBS_MAX_RECEIVES);
+	cr_assert_eq(n_posted, VERBS_MAX_RECEIVES);
+	cr_assert_eq(n_unreserved, 0);
+	dfi__verbs_receives_stop(&verbs);
 }
