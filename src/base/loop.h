@@ -80,7 +80,8 @@ void dfi__loop_unpost(struct loop *loop, struct loop_post *post);
 /*
  * Run post->fn on the loop's thread; it may free what post lies in. The caller
  * waits until the deadline. After that, the thread does it when it runs. On the
- * loop's thread, fn runs at once. dfi_errmsg() is fn's, or stays.
+ * loop's thread, fn runs at once. Afterwards dfi_errmsg() is fn's text, or
+ * unchanged.
  */
 void dfi__loop_end(struct loop *loop, struct loop_post *post, int64_t deadline);
 

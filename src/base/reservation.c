@@ -47,8 +47,8 @@ enum {
 int64_t dfi__reservation_wait_limit_ns = INT64_C(5) * NS_PER_S;
 
 /*
- * Replaces the file if there is none: the process of the thread that looks for
- * room.
+ * The process whose thread looks for room: used instead of the file where there
+ * is none.
  */
 static _Atomic pid_t alone_in;
 static _Atomic bool said;

@@ -50,8 +50,8 @@ static int no_resources(int err)
 
 /*
  * A forked child keeps the connection open after the client's process has died.
- * So the registry watches the process as well, where the kernel tells which it
- * is and has pidfds. Otherwise the end of the connection has to serve.
+ * So the registry watches the process as well, if the kernel tells its number
+ * and has pidfds. Otherwise the client counts as dead when its connection ends.
  */
 static int watch_process(struct session *session)
 {
