@@ -309,11 +309,20 @@ Test(local, many_threads_open_and_close_at_once)
 
 static _Atomic bool forked;
 
-static void *put_until_forked(void *arg)
+/* The allocator of AddressSanitizer does not survive a fork beside its calls.
+ */
+#ifdef __SANITIZE_ADDRESS__
+#define FORKS_BESIDE_CALLS false
+#else
+#define FORKS_BESIDE_CALLS true
+#endif
+
+/* It takes the lock of all registries. */
+static void *delete_until_forked(void *arg)
 {
-	while (!forked)
-		if (put(arg, "a", "1"))
-			return "cannot put";
+	while (FORKS_BESIDE_CALLS && !forked)
+		if (dfi__client_delete(arg, "none", 0, soon()) != -ENOENT)
+			return "deletes what is not there";
 	return NULL;
 }
 
@@ -347,7 +356,7 @@ Test(local, a_forked_child_begins_with_its_own)
 
 	cr_assert_eq(put(client, "a", "1"), 0);
 	cr_assert_eq(
-	    pthread_create(&thread, NULL, put_until_forked, client), 0);
+	    pthread_create(&thread, NULL, delete_until_forked, client), 0);
 	for (i = 0; i < 20; i++) {
 		pid = fork();
 		if (!pid)
