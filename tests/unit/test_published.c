@@ -130,7 +130,7 @@ Test(published, sequencer_larger_than_a_counter_is_refused)
 /* Some add to it over that transport: memory is no way around it. */
 Test(published, counter_of_an_unknown_transport_is_refused)
 {
-	static const struct transport_ops unknown = { .name = "unknown" };
+	static const struct transport_row unknown = { .name = "unknown" };
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 	struct region_address *address;
 	struct dfi_source *source;
