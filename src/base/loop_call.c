@@ -24,6 +24,8 @@ void dfi__loop_set_current(struct loop *loop)
 bool dfi__loop_run_posts(struct loop *loop)
 {
 	struct loop_post *post;
+	void (*fn)(void *arg) = NULL;
+	void *arg = NULL;
 	bool stop;
 
 	for (;;) {
@@ -32,13 +34,16 @@ bool dfi__loop_run_posts(struct loop *loop)
 		if (post) {
 			STAILQ_REMOVE_HEAD(&loop->posts, link);
 			post->queued = false;
+			fn = post->fn;
+			arg = post->arg;
 		}
 		loop->running = post;
 		stop = loop->stop;
 		pthread_mutex_unlock(&loop->lock);
 		if (!post)
 			return stop;
-		post->fn(post->arg);
+		/* A call's post may be gone by now: run_call() looks. */
+		fn(arg);
 	}
 }
 
@@ -101,14 +106,28 @@ struct call {
 	pthread_cond_t returned;
 };
 
+/*
+ * The caller may stop waiting at any moment. Then running is NULL and call is
+ * gone, so only the lock makes it safe to touch call.
+ */
 static void run_call(void *arg)
 {
+	struct loop *loop = current_loop;
 	struct call *call = arg;
-	struct loop *loop = call->loop;
-	int ret = call->fn(call->arg);
+	int (*fn)(void *arg) = NULL;
+	void *fn_arg = NULL;
+	int ret;
 
 	pthread_mutex_lock(&loop->lock);
-	/* NULL: the caller has stopped waiting, and call is gone. */
+	if (loop->running) {
+		fn = call->fn;
+		fn_arg = call->arg;
+	}
+	pthread_mutex_unlock(&loop->lock);
+	if (!fn)
+		return;
+	ret = fn(fn_arg);
+	pthread_mutex_lock(&loop->lock);
 	if (loop->running) {
 		if (ret < 0)
 			snprintf(

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/loop.h"
+#include "base/loop_impl.h"
 #include "base/memory.h"
 
 static struct loop *loop;
@@ -378,12 +378,15 @@ struct begun {
 	char text[200];
 };
 
+static void call_briefly(struct begun *begun, int (*fn)(void *arg))
+{
+	begun->ret = dfi__loop_call(loop, fn, NULL, deadline_in_ms(50));
+	snprintf(begun->text, sizeof(begun->text), "%s", dfi_errmsg());
+}
+
 static void *call_in_vain(void *arg)
 {
-	struct begun *begun = arg;
-
-	begun->ret = dfi__loop_call(loop, hold_loop, NULL, deadline_in_ms(50));
-	snprintf(begun->text, sizeof(begun->text), "%s", dfi_errmsg());
+	call_briefly(arg, hold_loop);
 	return NULL;
 }
 
@@ -405,6 +408,57 @@ Test(loop, a_call_that_has_begun_ends_at_its_deadline_and_goes_on)
 	sem_post(&may_leave);
 	cr_assert_eq(
 	    dfi__loop_call(loop, count_up, &count, deadline_in_ms(60000)), 1);
+}
+
+/* The loop's thread stops right after it has taken a call, once. */
+static _Atomic bool stop_after_taking;
+
+/* See tests/CMakeLists.txt. */
+int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
+
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+	int ret = __real_pthread_mutex_unlock(mutex);
+
+	if (loop && mutex == &loop->lock && dfi__loop_is_current(loop) &&
+	    loop->running && atomic_exchange(&stop_after_taking, false)) {
+		sem_post(&entered);
+		while (sem_wait(&may_leave) < 0)
+			;
+	}
+	return ret;
+}
+
+static int n_ran;
+
+static int count_run(void *arg)
+{
+	(void)arg;
+	return ++n_ran;
+}
+
+static void *call_untouched(void *arg)
+{
+	call_briefly(arg, count_run);
+	return NULL;
+}
+
+/* The stack of its caller is gone before the thread looks at the call. */
+Test(loop, a_call_that_is_taken_and_has_not_begun_never_runs)
+{
+	struct begun begun = { .ret = 0 };
+
+	sem_init(&entered, 0, 0);
+	sem_init(&may_leave, 0, 0);
+	atomic_store(&stop_after_taking, true);
+	pthread_create(&begun.caller, NULL, call_untouched, &begun);
+	sem_wait(&entered);
+	pthread_join(begun.caller, NULL);
+	cr_assert_eq(begun.ret, -ETIMEDOUT);
+	sem_post(&may_leave);
+	cr_assert_eq(
+	    dfi__loop_call(loop, count_run, NULL, deadline_in_ms(60000)), 1);
 }
 
 static sem_t finished;
