@@ -28,6 +28,7 @@ static unsigned n_unreserved; /* of those */
 /* What this process has reserved, in bytes; see tests/CMakeLists.txt. */
 static uint64_t reserved;
 static bool nothing_is_left;
+static unsigned n_asked;
 
 /* The device registers memory, and has so many receives. */
 static bool registers;
@@ -224,6 +225,7 @@ int __wrap_dfi__reservation_begin(struct reservation *reservation,
 	/* It may wait, and arrivals must be taken meanwhile. */
 	cr_assert(lock_try(&verbs.poll));
 	lock_release(&verbs.poll);
+	n_asked++;
 	ret = nothing_is_left
 	    ? dfi__fail(-ENOMEM, "%s: nothing is left", where)
 	    : __real_dfi__reservation_begin(reservation, root, bytes, where);
@@ -376,6 +378,9 @@ Test(verbs_memory, for_more_receives_is_not_taken_where_none_is_left)
 	cr_assert(strstr(told, "4096 receives where 4097 may arrive at once") &&
 		strstr(told, "memory for receives: nothing is left"),
 	    "%s", told);
+	/* Each time it may have waited for seconds. */
+	dfi__verbs_receives_need(&verbs, n);
+	cr_assert_eq(n_asked, 1, "%u", n_asked);
 }
 
 Test(verbs_memory, for_more_receives_is_taken_until_they_are_enough)

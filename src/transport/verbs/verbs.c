@@ -199,7 +199,7 @@ static void verbs_leave(struct transport *transport, int64_t deadline)
 {
 	struct verbs *verbs = (struct verbs *)transport;
 
-	dfi__verbs_see_off(verbs);
+	dfi__verbs_see_off(verbs, deadline);
 	if (!dfi__loop_call(verbs->loop, quiet, verbs, deadline))
 		dfi__verbs_drain_all(verbs);
 }

@@ -86,9 +86,10 @@ struct verbs {
 	struct ibv_srq *receives;
 	struct verbs_message *messages;
 	struct ibv_mr *messages_mr[VERBS_MAX_RECEIVES / VERBS_RECEIVES];
-	_Atomic uint32_t n_receives;  /* posted, or about to be posted again */
-	_Atomic uint64_t needed;      /* as if all rings were full */
-	uint64_t spent[VERBS_REPOST]; /* receives to post again */
+	_Atomic uint32_t n_receives;   /* posted, or about to be posted again */
+	_Atomic uint64_t needed;       /* as if all rings were full */
+	_Atomic int64_t refused_until; /* see receives.c */
+	uint64_t spent[VERBS_REPOST];  /* receives to post again */
 	uint32_t n_spent;
 	struct event *arrivals_event;
 	struct event *arm_timer;

@@ -101,9 +101,9 @@ bool dfi__verbs_is_drained(struct verbs_conn *conn);
 
 /*
  * Wait until the writers whose end marks are here have gone, or are lost; a
- * third of the time that queue pairs try, and 2 s, at most.
+ * third of the time that queue pairs try, 2 s, and the deadline, at most.
  */
-void dfi__verbs_see_off(struct verbs *verbs);
+void dfi__verbs_see_off(struct verbs *verbs, int64_t deadline);
 
 /* Stop all connections, and wait until they are drained; a few ms, and 0.2 s at
  * most. No new ones come, but devices' reports still do. */

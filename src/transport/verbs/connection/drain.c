@@ -141,7 +141,7 @@ static bool awaits_writers(struct verbs *verbs)
 	return awaits;
 }
 
-void dfi__verbs_see_off(struct verbs *verbs)
+void dfi__verbs_see_off(struct verbs *verbs, int64_t deadline)
 {
 	int64_t retries_ns = (int64_t)verbs->settings->verbs_retry_ms *
 	    NS_PER_MS * SEE_OFF_RETRIES / VERBS_RETRIES;
@@ -149,6 +149,8 @@ void dfi__verbs_see_off(struct verbs *verbs)
 	    (retries_ns < SEE_OFF_MOST_NS ? retries_ns : SEE_OFF_MOST_NS);
 	struct timespec look = { .tv_nsec = LOOK_NS };
 
+	if (until > deadline)
+		until = deadline;
 	while (!atomic_observe(&verbs->failed) && awaits_writers(verbs) &&
 	    clock_now_ns() < until)
 		nanosleep(&look, NULL);

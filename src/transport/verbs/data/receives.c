@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/maps.h"
@@ -142,6 +143,12 @@ static bool is_short(const struct verbs *verbs)
 	    n < verbs->device.limits.receives;
 }
 
+/*
+ * After a refusal no more memory is asked for so long, as asking may wait for
+ * seconds: a source that opens many rings must not do so for each.
+ */
+#define REFUSED_NS (INT64_C(60) * NS_PER_S)
+
 /* Reserve the memory of more receives, and post them. */
 static int grow(struct verbs *verbs)
 {
@@ -149,12 +156,17 @@ static int grow(struct verbs *verbs)
 	char where[160];
 	int ret;
 
+	if (clock_now_ns() < atomic_peek(&verbs->refused_until))
+		return dfi__fail(
+		    -ENOMEM, "there was no memory for more a moment ago");
 	snprintf(where, sizeof(where), "verbs: %s: memory for receives",
 	    dfi__verbs_port(&verbs->device).text);
 	ret = dfi__reservation_begin(&reservation, "",
 	    VERBS_RECEIVES * sizeof(verbs->messages[0]), where);
-	if (ret < 0)
+	if (ret < 0) {
+		atomic_set(&verbs->refused_until, clock_now_ns() + REFUSED_NS);
 		return ret;
+	}
 	dfi__verbs_lock_poll(verbs);
 	/* Another thread may have posted them meanwhile. */
 	if (is_short(verbs))
