@@ -77,7 +77,8 @@ function(dfi_module name)
 		$<FILTER:$<TARGET_OBJECTS:dfi_objects>,INCLUDE,${dfi_helpers}>)
 	dfi_compile_options(${target})
 	target_include_directories(${target} PRIVATE
-		${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+		${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
+		${dfi_generated_dir})
 	target_link_libraries(${target}
 		PRIVATE ${libraries} Threads::Threads)
 	set(map ${PROJECT_SOURCE_DIR}/cmake/module.map)
@@ -292,4 +293,24 @@ function(dfi_check kind name)
 		LABELS ${kind}
 		TIMEOUT ${dfi_test_timeout}
 		SKIP_RETURN_CODE 77)
+endfunction()
+
+# Write DIR/module_interface.h: MODULE_INTERFACE, a hash of the headers of these
+# folders, which a module and the library have to share.
+function(dfi_module_interface dir)
+	set(all "")
+	foreach(folder IN LISTS ARGN)
+		file(GLOB headers CONFIGURE_DEPENDS
+			${PROJECT_SOURCE_DIR}/${folder}/*.h)
+		set_property(DIRECTORY APPEND PROPERTY
+			CMAKE_CONFIGURE_DEPENDS ${headers})
+		foreach(header IN LISTS headers)
+			file(SHA256 ${header} hash)
+			string(APPEND all ${hash})
+		endforeach()
+	endforeach()
+	string(SHA256 all "${all}")
+	string(SUBSTRING ${all} 0 8 all)
+	file(CONFIGURE OUTPUT ${dir}/module_interface.h
+		CONTENT "#define MODULE_INTERFACE 0x${all}u\n")
 endfunction()

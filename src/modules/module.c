@@ -55,9 +55,9 @@ static int check(const struct module_place *place, const char *path,
 	if (memcmp(abi, own, sizeof(*abi)) == 0)
 		return 0;
 	return dfi__fail(-ENODEV,
-	    "%s: %s is of DFI %u.%u.%u (interface %u, %u and %u bytes), but "
-	    "libdfi.so beside it is of DFI %u.%u.%u (interface %u, %u and %u "
-	    "bytes): install both from the same build",
+	    "%s: %s is of DFI %u.%u.%u (interface %08x, %u and %u bytes), but "
+	    "libdfi.so beside it is of DFI %u.%u.%u (interface %08x, %u and "
+	    "%u bytes): install both from the same build",
 	    place->what, path, abi->version[0], abi->version[1],
 	    abi->version[2], abi->interface, abi->services_size,
 	    abi->table_size, own->version[0], own->version[1], own->version[2],

@@ -9,15 +9,11 @@
 #define DFI_MODULES_MODULE_H
 
 #include <dfi/context.h>
+/* CMake makes it: a hash of the headers that a module and the library share. */
+#include <module_interface.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "services.h"
-
-/*
- * Raise it with each change to what a module and the library both see: the
- * services, the tables, and the structs that these pass.
- */
-#define MODULE_INTERFACE 2
 
 /* What a module was built for. Its layout never changes. */
 struct module_abi {

@@ -13,6 +13,7 @@
 #ifndef DFI_TRANSPORT_TRANSPORT_H
 #define DFI_TRANSPORT_TRANSPORT_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -607,13 +608,14 @@ struct transport_ops {
 	const struct report_ops *report; /* NULL: it serves several hosts */
 };
 
-/* Append a transport's own counter. A transport has at most DFI_MAX_COUNTERS.
- */
+/* Append a transport's own counter: at most DFI_MAX_COUNTERS. */
 static inline void stats_count(
     struct dfi_transport_stats *stats, const char *name, uint64_t value)
 {
 	struct dfi_counter *counter = &stats->counters[stats->n_counters++];
 
+	assert(stats->n_counters <= DFI_MAX_COUNTERS &&
+	    strlen(name) < sizeof(counter->name));
 	memcpy(counter->name, name, strlen(name) + 1);
 	counter->value = value;
 }
