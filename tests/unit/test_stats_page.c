@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "flows/endpoint/stats.h"
-#include "transport/transport.h"
+#include "transport/transports.h"
 
 static struct stats_page page, back;
 
@@ -35,7 +35,9 @@ static void fill_transport(uint32_t i)
 	struct dfi_transport_stats *stats = &page.transports[i];
 	struct dfi_counter *counter;
 
-	strcpy(stats->transport, i % 2 ? "shm" : "verbs");
+	strcpy(stats->transport,
+	    i % 2 && dfi__transports[1].name ? dfi__transports[1].name
+					     : dfi__transports[0].name);
 	stats->is_known = 1;
 	memset(stats->device, 'd', sizeof(stats->device) - 1);
 	memset(stats->address, 'a', sizeof(stats->address) - 1);
