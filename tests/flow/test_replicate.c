@@ -996,7 +996,7 @@ Test(replicate, segments_larger_than_a_datagram_are_refused_with_the_limit)
 	attr.transport = DFI_TRANSPORT_VERBS;
 	attr.segment_size = 4096;
 	assert_error(create_with(&attr), -EMSGSIZE, "flow 'f'",
-	    "segments of 4096 bytes", "has at most 4096", "segment_size");
+	    "segments of 4096 bytes", "sends at most 4096", "segment_size");
 	attr.verify = DFI_VERIFY_CHECKSUM;
 	attr.segment_size = 4096 - 32;
 	assert_error(create_with(&attr), -EMSGSIZE, "segment_size");

@@ -16,7 +16,7 @@
 #include "flows/context/network.h"
 #include "flows/endpoint/source.h"
 
-static struct rig rig; /* its contexts offer regions over the network, too */
+static struct rig rig; /* its contexts also offer regions over the network */
 static struct dfi *from;
 
 static int fetch_error;
@@ -41,7 +41,7 @@ static void note(void *arg, enum dfi_log_level level, const char *line)
 {
 	(void)arg;
 	(void)level;
-	if (strstr(line, " is written to over "))
+	if (strstr(line, ": writes to node "))
 		snprintf(told, sizeof(told), "%s", line);
 }
 
@@ -101,7 +101,8 @@ static void expect_next(int error)
 	expect_loopback();
 	cr_assert_eq(n_fetches, 1);
 	cr_assert_not_null(strstr(told, "flow 'f': source 0: "), "%s", told);
-	cr_assert_not_null(strstr(told, "no descriptor came"), "%s", told);
+	cr_assert_not_null(
+	    strstr(told, " over loopback: no descriptor came"), "%s", told);
 }
 
 Test(next_transport, is_taken_where_the_socket_is_not_the_owner)

@@ -176,6 +176,18 @@ const char *dfi__network_name(void)
 	return dfi__transports[1].name ? dfi__transports[1].name : "a network";
 }
 
+void dfi__network_why_none(
+    enum dfi_transport choice, char *why, size_t why_size)
+{
+	if (transport_is_memory(choice))
+		snprintf(why, why_size,
+		    "its transport is %s: set DFI_TRANSPORT=auto there",
+		    dfi__transports[0].name);
+	else
+		snprintf(
+		    why, why_size, "its registry serves its own host only");
+}
+
 /* Start the first transport that finds its device. */
 static int start_first(struct network *network)
 {

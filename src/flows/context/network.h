@@ -80,6 +80,13 @@ int dfi__network_serves(
 /* The name of the network for error texts while no transport has started. */
 const char *dfi__network_name(void);
 
+/*
+ * Write why other hosts can't reach what a process offers: its transport is
+ * choice, and dfi__network_may_be_needed() says no.
+ */
+void dfi__network_why_none(
+    enum dfi_transport choice, char *why, size_t why_size);
+
 /* dfi_context_query() without its checks. */
 int dfi__network_query(struct network *network,
     int (*fn)(void *arg, const struct dfi_transport_stats *stats), void *arg);

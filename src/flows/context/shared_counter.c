@@ -77,10 +77,8 @@ int dfi__shared_counter_create(struct dfi *dfi, enum dfi_transport transport,
 	atomic_set(&shared_counter->words->next, first);
 	dfi__region_publish(shared_counter->region, &shared_counter->published);
 	if (!may_need_network(dfi, transport)) {
-		snprintf(why, sizeof(shared_counter->published.why), "%s",
-		    transport_is_memory(choice(dfi, transport))
-			? "its transport is shm: set DFI_TRANSPORT=auto there"
-			: "its registry serves its own host only");
+		dfi__network_why_none(choice(dfi, transport), why,
+		    sizeof(shared_counter->published.why));
 		return 0;
 	}
 	ret = export_words(dfi, shared_counter);
@@ -125,9 +123,10 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
 
 	if (distance == HOST_OTHER || distance == HOST_OTHER_NETWORK)
 		return dfi__fail(-EHOSTUNREACH,
-		    "its host is %s, this one is %s: %s; and over RDMA it "
-		    "can't be reached: %s",
+		    "its host is %s, this one is %s: %s; and over %s it can't "
+		    "be reached: %s",
 		    holder->host, dfi->node.host, dfi__host_why_apart(distance),
+		    dfi__network_name(),
 		    published->why[0] ? published->why
 				      : "its version can't do that");
 	if (!name)
@@ -151,9 +150,9 @@ static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
 
 	if (transport_is_memory(choice(dfi, transport)))
 		return dfi__fail(-EHOSTUNREACH,
-		    "its numbers are taken over RDMA by all, as some may be on "
-		    "other hosts: set DFI_TRANSPORT=auto here, or shm where it "
-		    "is");
+		    "all take its numbers over %s, as some may be on other "
+		    "hosts: set DFI_TRANSPORT=auto here, or %s where it is",
+		    address->transport->name, dfi->transport->ops->name);
 	ret = dfi__network_reach(dfi, address, &network);
 	if (ret < 0)
 		return ret;

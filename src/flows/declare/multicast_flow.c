@@ -69,8 +69,8 @@ int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
 		return group
 		    ? dfi__fail(-EINVAL,
 			  "flow '%s': replicate.multicast_address is for "
-			  "DFI_REPLICATION_MULTICAST over RDMA",
-			  flow->name)
+			  "DFI_REPLICATION_MULTICAST over %s",
+			  flow->name, dfi__network_name())
 		    : 0;
 	if (group && !is_group(group))
 		return dfi__fail(-EINVAL,
@@ -111,12 +111,12 @@ int dfi__cast_check(const struct flow *flow, uint32_t largest)
 	if (datagram_size_max(&geometry) <= limit)
 		return 0;
 	return dfi__fail(-EMSGSIZE,
-	    "flow '%s': segments of %u bytes take datagrams of %lu, but %s "
-	    "has at most %u (its active MTU): lower segment_size to %u at "
-	    "most, or leave replication 0",
+	    "flow '%s': segments of %u bytes take datagrams of %lu, but %s at "
+	    "most %u (the active MTU): lower segment_size to %u at most, or "
+	    "leave replicate.method 0",
 	    flow->name, geometry.segment_bytes,
 	    (unsigned long)datagram_size_max(&geometry),
-	    largest ? "this context's RDMA device" : "RDMA", limit,
+	    largest ? "this context's device sends" : "any device sends", limit,
 	    dfi__cast_room(flow, limit));
 }
 

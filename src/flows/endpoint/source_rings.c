@@ -55,17 +55,19 @@ static int open_somehow(struct dfi_source *source,
     const struct wait_limit *wait_limit, struct remote **remote)
 {
 	const struct dfi *dfi = source->dfi;
+	const struct region_address *address = dfi__region_network(
+	    &endpoint->region);
 	int ret = open_way(source, endpoint, false, layout, wait_limit, remote);
 
-	if ((ret == -ECONNRESET || ret == -EACCES) &&
-	    dfi__region_network(&endpoint->region) &&
+	if ((ret == -ECONNRESET || ret == -EACCES) && address &&
 	    !wait_limit_given_up(wait_limit) &&
 	    dfi__network_choice(dfi, &source->flow) == DFI_TRANSPORT_AUTO) {
 		dfi__log(DFI_LOG_INFO,
-		    "flow '%s': %s %u: node %s on host %s is written to over "
-		    "RDMA: %s",
+		    "flow '%s': %s %u: writes to node %s on host %s over %s: "
+		    "%s",
 		    source->flow.name, SOURCE_ID(source), endpoint->node.name,
-		    endpoint->node.host, dfi_errmsg());
+		    endpoint->node.host, address->transport->name,
+		    dfi_errmsg());
 		return open_way(
 		    source, endpoint, true, layout, wait_limit, remote);
 	}

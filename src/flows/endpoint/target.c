@@ -56,11 +56,9 @@ static int find_network(struct dfi_target *target,
 
 	*network = NULL;
 	if (!dfi__network_may_be_needed(target->dfi, &target->flow)) {
-		snprintf(target->network_why, sizeof(target->network_why), "%s",
-		    transport_is_memory(
-			dfi__network_choice(target->dfi, &target->flow))
-			? "its transport is shm: set DFI_TRANSPORT=auto there"
-			: "its registry serves its own host only");
+		dfi__network_why_none(
+		    dfi__network_choice(target->dfi, &target->flow),
+		    target->network_why, sizeof(target->network_why));
 		return 0;
 	}
 	ret = dfi__network_open(target->dfi, &found);
