@@ -96,19 +96,19 @@ static int fail_limit(const char *name, unsigned n, unsigned long limit)
 	if (system && system < limit)
 		return dfi__fail(-EMFILE,
 		    "%s needs %u file descriptor%s, but the system lets a "
-		    "process have %lu and not so many are left: raise the "
-		    "limit (sysctl fs.nr_open)",
+		    "process have %lu and too few are free: raise the limit "
+		    "(sysctl fs.nr_open)",
 		    name, n, plural, system);
 	if (system == limit)
 		return dfi__fail(-EMFILE,
 		    "%s needs %u file descriptor%s, but the process may have "
-		    "%lu, the most that the system allows, and not so many "
-		    "are left: raise both limits (sysctl fs.nr_open, then "
-		    "ulimit -n)",
+		    "%lu, the most that the system allows, and too few are "
+		    "free: raise both limits (sysctl fs.nr_open, then ulimit "
+		    "-n)",
 		    name, n, plural, limit);
 	return dfi__fail(-EMFILE,
 	    "%s needs %u file descriptor%s, but the process may have %lu and "
-	    "not so many are left: raise the limit (ulimit -n)",
+	    "too few are free: raise the limit (ulimit -n)",
 	    name, n, plural, limit);
 }
 

@@ -194,7 +194,7 @@ static int open_base(struct loop *loop)
 	loop->base = event_base_new();
 	if (loop->base)
 		return 0;
-	ret = dfi__fail(-ENOMEM, "no event base for loop '%s'", loop->name);
+	ret = dfi__fail(-ENOMEM, "thread '%s': out of memory", loop->name);
 
 err_close:
 	close(loop->wake_fd);

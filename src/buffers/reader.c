@@ -154,8 +154,8 @@ static int no_segment(const struct reader *reader, uint64_t state)
 	const struct ring_geometry *g = &reader->geometry;
 
 	return dfi__fail(-EBADMSG,
-	    "segment %lu: footer state %#lx: %lu bytes are not 1 to %u "
-	    "tuples of %u bytes",
+	    "segment %lu: its footer is damaged (%#lx): it says %lu bytes, but "
+	    "segments have 1 to %u tuples of %u bytes",
 	    (unsigned long)reader->seq, (unsigned long)state,
 	    (unsigned long)footer_used(state), g->segment_tuples,
 	    g->tuple_size);

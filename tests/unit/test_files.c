@@ -60,7 +60,9 @@ static void assert_remedy(int ret, const char *who, unsigned n)
 	    strncmp(dfi_errmsg(), who, strlen(who)), 0, "%s", dfi_errmsg());
 	cr_assert(strstr(dfi_errmsg(), need), "%s", dfi_errmsg());
 	cr_assert(strstr(dfi_errmsg(), have), "%s", dfi_errmsg());
-	cr_assert(strstr(dfi_errmsg(), "(ulimit -n)"), "%s", dfi_errmsg());
+	cr_assert(strstr(dfi_errmsg(),
+		      "too few are free: raise the limit (ulimit -n)"),
+	    "%s", dfi_errmsg());
 }
 
 /* With any number of descriptors; one more would have been enough. */

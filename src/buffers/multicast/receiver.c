@@ -39,7 +39,7 @@ int dfi__multicast_receiver_init(struct multicast_receiver *stream,
 	};
 	return stream->held
 	    ? 0
-	    : dfi__fail(-ENOMEM, "no memory for a stream of %u segments",
+	    : dfi__fail(-ENOMEM, "multicast: out of memory for %u segments",
 		  config->flow.geometry.segment_count);
 }
 

@@ -55,7 +55,7 @@ int dfi__multicast_sender_init(struct multicast_sender *stream,
 	stream->probe_ns = first_probe_ns(stream);
 	if (!stream->peers)
 		return dfi__fail(-ENOMEM,
-		    "no memory for a stream to %u targets",
+		    "multicast: out of memory for %u targets",
 		    config->flow.n_targets);
 	for (i = 0; i < config->flow.n_targets; i++)
 		stream->peers[i].consumed = config->start;

@@ -175,7 +175,7 @@ int dfi__target_input(struct dfi_target *target)
 			return dfi__target_give_up(target);
 		if (target_is_called(target))
 			return dfi__fail_text(
-			    -EAGAIN, "who is sent to has changed");
+			    -EAGAIN, "the targets above have changed");
 		if (unlikely(target_changes(target) != target->seen_changes ||
 			target->dead_undrained)) {
 			ret = dfi__target_check_sources(target);

@@ -30,7 +30,7 @@ static int hello(struct session *session, const Dfi__Registry__Request *request,
 	(void)session;
 	(void)request;
 	(void)reply;
-	return dfi__fail(-EINVAL, "the client has said hello already");
+	return dfi__fail(-EINVAL, "the client has said its version already");
 }
 
 static int lease_grant(struct session *session,
@@ -278,7 +278,9 @@ static void greet(
 
 	if (request->op_case != DFI__REGISTRY__REQUEST__OP_HELLO) {
 		dfi__session_refuse(session, request->id,
-		    dfi__fail(-EPROTO, "the client did not say hello first"));
+		    dfi__fail(-EPROTO,
+			"the client's first request does not say its version: "
+			"is it a process of this library?"));
 		return;
 	}
 	ret = dfi__wire_check_versions(WIRE_VERSION, request->hello->version);

@@ -224,8 +224,8 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	if (!session->closing)
 		dfi__log_seldom(&server->refusals[REFUSED_SILENT], DFI_LOG_WARN,
-		    "registry %s: disconnects %s: it did not say hello within "
-		    "%d s",
+		    "registry %s: disconnects %s: it did not say its version "
+		    "within %d s",
 		    server->listen.text, session->name, GREETING_TIMEOUT_S);
 	dfi__session_doom(session, NULL);
 	dfi__server_settle(server);

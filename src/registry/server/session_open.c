@@ -156,8 +156,8 @@ static void evict(struct server *server, struct visitor_place *place)
 	if (dfi__log_is_due(&server->refusals[REFUSED_CROWDED]))
 		dfi__log_seldom(&server->refusals[REFUSED_CROWDED],
 		    DFI_LOG_WARN,
-		    "registry %s: disconnects %s: it has not said hello, and "
-		    "%u others have not, either",
+		    "registry %s: disconnects %s: it has not said its version, "
+		    "nor have %u others",
 		    server->listen.text, session->name,
 		    server->strangers.n - 1);
 	dfi__session_doom(session, NULL);

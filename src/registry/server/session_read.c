@@ -81,7 +81,7 @@ static bool serve_one(struct session *session)
 	if (!ret && !session->greeted && has_no_hello(session))
 		ret = dfi__fail(-EMSGSIZE,
 		    "the client's first message is longer than %d bytes, and "
-		    "no hello",
+		    "does not say its version",
 		    GREETING_SIZE_MAX);
 	if (ret < 0)
 		dfi__session_refuse(session, 0, ret);

@@ -116,7 +116,8 @@ static void serve_show(
 
 	if (ret < 0)
 		dfi__log(DFI_LOG_DEBUG,
-		    "shared memory: a peer shows a region: %s", strerror(-ret));
+		    "shared memory: taking a region that a peer grants: %s",
+		    strerror(-ret));
 	send_reply(pass->socket, ret, -1);
 }
 

@@ -220,7 +220,8 @@ int dfi__verbs_accepted(const struct verbs *verbs,
 	    answer.version != VERBS_HELLO_VERSION)
 		return other_version(&place, answer.version, peer);
 	return dfi__fail(-(int)refusal,
-	    "verbs: %s: who accepts at %s is no member of our registry",
+	    "verbs: %s: the process that accepts at %s has not proved that it "
+	    "is a member of this registry: is it at the same registry?",
 	    place.text, peer);
 }
 

@@ -18,7 +18,7 @@
 
 static int broken(struct verbs_port *port)
 {
-	return dfi__fail(-ECONNRESET, "verbs: %s: the multicast port of %s: %s",
+	return dfi__fail(-ECONNRESET, "verbs: %s: multicast group %s: %s",
 	    dfi__verbs_gid(&port->verbs->device).text, port->attr.group,
 	    atomic_peek(&port->failed));
 }

@@ -41,7 +41,7 @@ void dfi__verbs_port_fail(struct verbs_port *port, const char *why)
 	/* Pairs with has_failed(): the text. */
 	if (!atomic_compare_exchange_strong(&port->failed, &none, why))
 		return;
-	dfi__log(DFI_LOG_WARN, "verbs: %s: the multicast port of %s: %s",
+	dfi__log(DFI_LOG_WARN, "verbs: %s: multicast group %s: %s",
 	    dfi__verbs_gid(&port->verbs->device).text, port->attr.group, why);
 	set_timer(port, 0);
 }
