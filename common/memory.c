@@ -260,6 +260,6 @@ int memory_check_growth(
 	if (filled < (*checked ? *checked + GROWTH : GROWTH / 4))
 		return 0;
 	*checked = filled;
-	/* The need covers the growth until after the next check. */
+	/* Room until the next check, and for one more step. */
 	return memory_check(what, 2 * GROWTH, advice);
 }

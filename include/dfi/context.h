@@ -37,11 +37,11 @@
  * be readable for nothing, some ten times a second.
  *
  * Calls that list. A non-zero return of fn ends the call, which returns it.
- * What fn gets is valid during its call only.
+ * The arguments of fn are valid during its call only.
  *
  * fork(). In the child calls with handles of the parent return -EOWNERDEAD; it
- * opens its own. What was lent before (tuples, spans, batches, cursors) points
- * to memory that the child does not have: SIGSEGV.
+ * opens its own. The child does not have the memory of tuples, spans, batches
+ * and cursors that were lent before: SIGSEGV.
  *
  * pthread_cancel() takes effect as a call begins that opens, closes, lists or
  * asks, never within one; asynchronous cancellation is not supported. A stack

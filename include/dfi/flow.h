@@ -170,7 +170,7 @@ struct dfi_combine_attr {
 	 * DFI_WINDOW_MARKED, what it pushes between two dfi_source_mark().
 	 */
 	uint64_t window_tuples;
-	/* In which a source combines; 0: DFI_DEFAULT_COMBINING_BYTES. */
+	/* Memory in which a source combines; 0: the default below. */
 	uint64_t combining_bytes;
 	uint32_t n_aggregates;     /* 1 to DFI_MAX_AGGREGATES */
 	uint32_t when_full;        /* enum dfi_when_full */

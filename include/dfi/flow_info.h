@@ -12,14 +12,14 @@
 DFI_BEGIN_DECLS
 
 /*
- * What a flow takes, without handles (about 2 KiB a ring at either end). Less
- * if the context has memory of closed targets (DFI_SPARE_MEMORY). On huge
- * pages, if DFI_HUGE_PAGES is try and the system has some to spare,
- * target_bytes, shadow_bytes and send_buffer_bytes go up to the next 2 MiB.
+ * What a flow takes, without handles (about 2 KiB a ring at either end). It
+ * takes less if the context has memory of closed targets (DFI_SPARE_MEMORY). If
+ * DFI_HUGE_PAGES is try and the system has free huge pages, target_bytes,
+ * shadow_bytes and send_buffer_bytes go up to the next 2 MiB.
  */
 struct dfi_flow_needs {
 	uint32_t segment_size, segment_count; /* as given, or chosen */
-	/* One a source and target; if replication is multicast, a source. */
+	/* One for each source and target; in a multicast, for each source. */
 	uint64_t rings;
 	uint64_t ring_payload_bytes; /* room for tuples in a ring */
 	uint64_t ring_bytes;         /* all of a ring */

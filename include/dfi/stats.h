@@ -39,8 +39,9 @@ struct dfi_endpoint_stats {
 	/* As in dfi_source_stats and dfi_target_stats. */
 	uint64_t stalls, stall_ns, polls, yields, sleeps, long_stalls;
 	/*
-	 * How long the call waits that is in progress, of a target also one on
-	 * its group; 0: none waits, or only spins for its first microseconds.
+	 * How long the call in progress has waited, of a target also a call on
+	 * its target group; 0: no call waits, or it spins for its first
+	 * microseconds.
 	 */
 	uint64_t waiting_ns;
 	uint32_t waits_for; /* the target, or combiner, a source waits for */

@@ -13,8 +13,8 @@
  * waits (enum dfi_wait) as long as the sources live, at most stall_timeout_ms
  * if that is set. With DFI_NONBLOCK it returns -EAGAIN instead.
  *
- * Errors of all calls that consume, beside those of error.h. What was sent
- * before the first two comes first (docs/endpoints.md, "What comes first"):
+ * Errors of all calls that consume, beside those of error.h. Tuples sent before
+ * the first two errors come first (docs/endpoints.md, "What comes first"):
  *   -ECONNRESET  a source died before its end (the text names it), nobody can
  *                attach any more, or the RDMA device of a multicast is gone
  *   -ECANCELED   a source aborted, or this target was cancelled or aborted
@@ -86,14 +86,14 @@ DFI_API int dfi_target_close(struct dfi_target *target);
  */
 DFI_API void dfi_target_abort(struct dfi_target *target);
 
-/* End the owner's wait with -EINTR; on its group, as this target's error. */
+/* The owner's wait, also on a target group, ends with this target's -EINTR. */
 DFI_API void dfi_target_interrupt(struct dfi_target *target);
 
 /*
  * Leave the flow early, without an error for anybody (examples/small/cancel.c).
- * What sources push for this target is dropped, and they get -EPIPE, also those
- * that attach later (docs/endpoints.md, "Cancelling"). Consuming returns
- * -ECANCELED. The caller still closes the target: 0, if nothing had failed.
+ * Sources that push to this target get -EPIPE, and their tuples are dropped,
+ * also of those that attach later (docs/endpoints.md, "Cancelling"). Consuming
+ * returns -ECANCELED. The caller still closes the target: 0, if nothing failed.
  * Waits for the registry only, at most the context's open_timeout_ms.
  *
  * -EBUSY: a batch or a cursor is out; nothing happened. -ENOTCONN, -ETIMEDOUT:
@@ -101,7 +101,7 @@ DFI_API void dfi_target_interrupt(struct dfi_target *target);
  */
 DFI_API int dfi_target_cancel(struct dfi_target *target);
 
-/* To poll after -EAGAIN (context.h, "Polling"). -EBUSY: it is in a group. */
+/* To poll after -EAGAIN (context.h, "Polling"). -EBUSY: in a target group. */
 DFI_API int dfi_target_fd(struct dfi_target *target);
 
 /* What a target has done so far. */
@@ -109,11 +109,11 @@ struct dfi_target_stats {
 	/* Lent; in a combiner flow taken of sources (docs/combine.md). */
 	uint64_t tuples, bytes;
 	uint64_t segments;
-	uint64_t stalls;   /* waits for data, also of its group */
+	uint64_t stalls;   /* waits for data, also of its target group */
 	uint64_t stall_ns; /* in those that outlast spinning */
 	/* In these waits; a poll may look at the rings several times. */
 	uint64_t polls, yields, sleeps;
-	/* Waits of a second (log.h), also of its group or a descriptor. */
+	/* Waits of a second (log.h), also of its target group or _fd(). */
 	uint64_t long_stalls;
 	uint64_t gaps, lost_segments; /* told with -ENODATA: how many of each */
 };
@@ -133,8 +133,8 @@ struct dfi_gap {
 };
 
 /*
- * The gap of the last -ENODATA of this target or of its group. The source's
- * next tuples are behind it (examples/small/gaps.c). -ENOENT: there was none.
+ * The gap of the last -ENODATA of this target or its target group. The next
+ * tuples of its source are behind it (examples/small/gaps.c). -ENOENT: no gap.
  */
 DFI_API int dfi_target_gap(
     const struct dfi_target *target, struct dfi_gap *gap);

@@ -2,7 +2,7 @@
 /*
  * Reads the limits of memory: proc(5) and the kernel's
  * admin-guide/cgroup-v1/memory.rst, admin-guide/cgroup-v1/hugetlb.rst and
- * admin-guide/cgroup-v2.rst. What can't be read is no limit.
+ * admin-guide/cgroup-v2.rst. A limit that can't be read is none.
  */
 #include "memory.h"
 

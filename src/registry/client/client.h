@@ -170,9 +170,10 @@ int dfi__client_get(struct registry_client *client, const char *key,
 void dfi__registry_value_free(struct registry_value *value);
 
 /*
- * The keys that begin with prefix, in order; *count may be 0, then *values is
- * NULL. A list of more than about 200 KiB is read in pages, and a key that
- * changes meanwhile is seen either way. Freed by dfi__registry_values_free().
+ * List the keys that begin with prefix, in order. *values is NULL if there are
+ * none. A list of more than about 200 KiB is read in pages, and has a key that
+ * changes meanwhile before or after the change. The caller frees the list with
+ * dfi__registry_values_free().
  */
 int dfi__client_list(struct registry_client *client, const char *prefix,
     int64_t deadline, struct registry_value **values, size_t *count);

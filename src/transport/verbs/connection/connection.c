@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection: its queue pair, and how it is set up and freed. Who makes one
- * is in connection/connect.c and connection/accept.c.
+ * A connection: its queue pair, and how it is set up and freed.
+ * connection/connect.c and connection/accept.c make connections.
  */
 
 #include "connection.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Registered memory of this process from which segments are sent, unless they
- * lie in a send buffer: the shadow ring of a peer's ring. Huge pages shorten
- * the device's and the processor's page tables, so it uses them if possible, as
- * rings in shared memory do.
+ * Registers the memory of shadow rings, from which a source sends segments that
+ * lie in no send buffer. It uses huge pages if possible, as rings in shared
+ * memory do: they shorten the page tables of the device and the processor.
  */
 
 #include "memory.h"
