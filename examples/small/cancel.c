@@ -40,7 +40,6 @@ static void *scan(void *arg)
 
 int main(void)
 {
-	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;
 	struct dfi_registry *registry;
 	struct dfi_target *target;
 	uint64_t n_pushed, sum = 0;
@@ -48,10 +47,7 @@ int main(void)
 	const void *tuple;
 
 	dfi = start(&registry);
-	flow.kind = DFI_SHUFFLE;
-	flow.schema = &schema;
-	flow.n_sources = flow.n_targets = 1;
-	check(dfi_flow_create(dfi, "rows", &flow));
+	create_flow(dfi, "rows", &schema);
 	thread = spawn(scan, &n_pushed);
 	check(dfi_target_open(dfi, "rows", 0, NULL, &target));
 	for (int i = 0; i < LIMIT; i++) {

@@ -46,17 +46,13 @@ int main(void)
 	static const char *const names[] = { "", "error", "warning", "info",
 		"debug" };
 	static struct journal journal = { .mutex = PTHREAD_MUTEX_INITIALIZER };
-	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;
 	struct dfi_registry *registry;
 	struct dfi_target *target;
 	struct dfi *dfi;
 
 	dfi_log_set(DFI_LOG_INFO, keep, &journal);
 	dfi = start(&registry);
-	flow.kind = DFI_SHUFFLE;
-	flow.schema = &schema;
-	flow.n_sources = flow.n_targets = 1;
-	check(dfi_flow_create(dfi, "numbers", &flow));
+	create_flow(dfi, "numbers", &schema);
 	/* At level info each endpoint logs its transport. */
 	check(dfi_target_open(dfi, "numbers", 0, NULL, &target));
 	check(dfi_target_close(target));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first and last steps of each small program: a registry inside the
- * process, where most programs share a dfi-registry, and a context.
+ * Common steps of the small programs. They have a registry inside the process,
+ * where most programs share a dfi-registry.
  */
 #ifndef SMALL_H
 #define SMALL_H
@@ -28,6 +28,18 @@ static inline struct dfi *start(struct dfi_registry **registry)
 	attr.registry = dfi_registry_address(*registry);
 	check(dfi_open(&attr, &dfi));
 	return dfi;
+}
+
+/* A flow of the simplest kind: each tuple of its source goes to its target. */
+static inline void create_flow(
+    struct dfi *dfi, const char *name, const struct dfi_schema *schema)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = schema;
+	attr.n_sources = attr.n_targets = 1;
+	check(dfi_flow_create(dfi, name, &attr));
 }
 
 static inline void stop(struct dfi *dfi, struct dfi_registry *registry)

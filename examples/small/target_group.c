@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * One thread serves two flows and a pipe. A group of targets gives it one
- * descriptor, which it polls with others, as in an event loop.
- */
-#include <inttypes.h>
+/* An event loop: poll() on a target group of two flows, and on an eventfd. */
 #include <poll.h>
-#include <stdint.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 #include "small.h"
 
-enum {
-	N_ORDERS = 1000,
-	N_PRICES = 3000
-};
+#define N_EVENTS 1000
+
 struct event {
 	uint64_t number;
 };
@@ -20,101 +13,66 @@ static const struct dfi_field fields[] = { DFI_FIELD(struct event, number) };
 static const struct dfi_schema schema = DFI_SCHEMA(struct event, fields);
 
 static struct dfi *dfi;
-static int pipe_ends[2];
+/* Of the target group, and of anything else. */
+static struct pollfd fds[2] = { { .events = POLLIN }, { .events = POLLIN } };
 
-static void *send_events(void *arg)
+static void *send_events(void *flow)
 {
-	const char *flow = arg;
 	struct dfi_source *source;
 	struct event event = { 0 };
-	uint64_t n = *flow == 'o' ? N_ORDERS : N_PRICES;
 
 	check(dfi_source_open(dfi, flow, 0, NULL, &source));
-	for (; event.number < n; event.number++)
+	if (eventfd_write(fds[1].fd, 1))
+		err(1, "eventfd");
+	for (; event.number < N_EVENTS; event.number++)
 		check(dfi_source_push(source, &event));
 	check(dfi_source_close(source));
-	/* The same loop serves descriptors that are no flow. */
-	if (write(pipe_ends[1], flow, 1) != 1)
-		err(1, "write");
 	return NULL;
-}
-
-static struct dfi_target *add(
-    struct dfi_target_group *group, const char *flow, uint64_t *count)
-{
-	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
-	struct dfi_target *target;
-
-	attr.flags = DFI_NONBLOCK;
-	check(dfi_target_open(dfi, flow, 0, &attr, &target));
-	check(dfi_target_group_add(group, target, count));
-	return target;
-}
-
-/* Take all batches: then the descriptor reports new ones. */
-static int take(struct dfi_target_group *group)
-{
-	struct dfi_target_group_batch batch;
-	int ret;
-
-	while ((ret = dfi_target_group_consume_batch(group, &batch)) > 0) {
-		*(uint64_t *)batch.arg += batch.batch.count;
-		dfi_target_group_release(group, &batch);
-	}
-	return ret;
 }
 
 int main(void)
 {
-	struct dfi_target_group_attr attr = DFI_TARGET_GROUP_ATTR_INIT;
-	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;
+	struct dfi_target_group_attr group_attr = DFI_TARGET_GROUP_ATTR_INIT;
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	char *flows[2] = { "orders", "prices" };
+	struct dfi_target_group_batch batch;
+	unsigned int counts[2] = { 0, 0 };
 	struct dfi_target_group *group;
 	struct dfi_target *targets[2];
 	struct dfi_registry *registry;
-	uint64_t orders = 0, prices = 0;
 	pthread_t threads[2];
-	struct pollfd fds[2];
-	char notes[2];
-	int n_notes = 0, ret = -EAGAIN;
+	eventfd_t n_opened;
+	int ret;
 
 	dfi = start(&registry);
-	if (pipe(pipe_ends))
-		err(1, "pipe");
-	flow.kind = DFI_SHUFFLE;
-	flow.schema = &schema;
-	flow.n_sources = flow.n_targets = 1;
-	check(dfi_flow_create(dfi, "orders", &flow));
-	check(dfi_flow_create(dfi, "prices", &flow));
-	attr.flags = DFI_NONBLOCK;
-	check(dfi_target_group_open(dfi, &attr, &group));
-	targets[0] = add(group, "orders", &orders);
-	targets[1] = add(group, "prices", &prices);
-	threads[0] = spawn(send_events, "orders");
-	threads[1] = spawn(send_events, "prices");
-
-	fds[0] = (struct pollfd){ dfi_target_group_fd(group), POLLIN, 0 };
-	fds[1] = (struct pollfd){ pipe_ends[0], POLLIN, 0 };
-	for (;;) {
-		if (ret == -EAGAIN)
-			ret = take(group);
-		if (ret && ret != -EAGAIN)
+	group_attr.flags = attr.flags = DFI_NONBLOCK;
+	check(dfi_target_group_open(dfi, &group_attr, &group));
+	fds[1].fd = eventfd(0, 0);
+	for (int i = 0; i < 2; i++) {
+		create_flow(dfi, flows[i], &schema);
+		check(dfi_target_open(dfi, flows[i], 0, &attr, &targets[i]));
+		check(dfi_target_group_add(group, targets[i], &counts[i]));
+		threads[i] = spawn(send_events, flows[i]);
+	}
+	fds[0].fd = check(dfi_target_group_fd(group));
+	/* 0: all flows have ended. Before poll() all that is there is taken. */
+	while ((ret = dfi_target_group_consume_batch(group, &batch)) != 0) {
+		if (ret > 0) {
+			*(unsigned int *)batch.arg += batch.batch.count;
+			dfi_target_group_release(group, &batch);
+		} else if (ret != -EAGAIN) {
 			check(ret);
-		if (!ret && n_notes == 2) /* both flows have ended */
-			break;
-		if (!ret)
-			fds[0].fd = -1; /* poll() looks at it no more */
-		if (poll(fds, 2, -1) < 0)
-			err(1, "poll");
-		if (fds[1].revents)
-			n_notes += (int)read(pipe_ends[0], notes, 2);
+		} else if (poll(fds, 2, -1) > 0 && fds[1].revents) {
+			eventfd_read(fds[1].fd, &n_opened);
+			printf("new sources: %d\n", (int)n_opened);
+		}
 	}
 	for (int i = 0; i < 2; i++) {
 		pthread_join(threads[i], NULL);
 		check(dfi_target_close(targets[i]));
 	}
 	check(dfi_target_group_close(group));
-	printf("%" PRIu64 " orders, %" PRIu64 " prices, %d notes\n", orders,
-	    prices, n_notes);
+	printf("%u orders, %u prices\n", counts[0], counts[1]);
 	stop(dfi, registry);
-	return orders != N_ORDERS || prices != N_PRICES;
+	return counts[0] != N_EVENTS || counts[1] != N_EVENTS;
 }
