@@ -3,6 +3,9 @@
  * Three strangers connect at full speed to a socket of a registry, or of a
  * process. Honest processes are served meanwhile, and the victim's use of
  * resources is bounded. DFI_TEST_FLOOD_SECONDS: for how long.
+ * DFI_TEST_FLOOD_P99_MS: the most milliseconds that 99 of 100 opens may take. A
+ * limit is for a quiet machine, so only scripts/soak sets it. Without it an
+ * open fails at its time-out.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -94,20 +97,26 @@ static int compare(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-static void report_times(const char *what)
+/* Returns the 99th percentile, in ms. */
+static double report_times(const char *what)
 {
+	double p99;
+
 	qsort(times, n_times, sizeof(times[0]), compare);
+	p99 = times[n_times * 99 / 100] * 1e3;
 	printf("%s: %zu, median %.1f ms, 99th percentile %.1f ms, worst %.1f "
 	       "ms\n",
-	    what, n_times, times[n_times / 2] * 1e3,
-	    times[n_times * 99 / 100] * 1e3, times[n_times - 1] * 1e3);
+	    what, n_times, times[n_times / 2] * 1e3, p99,
+	    times[n_times - 1] * 1e3);
 	n_times = 0;
+	return p99;
 }
 
 /* Honest processes come and go. */
 static void open_under_flood(const char *address, const char *mode)
 {
-	double end = end_of_flood(), start;
+	const char *limit_ms = getenv("DFI_TEST_FLOOD_P99_MS");
+	double end = end_of_flood(), start, p99;
 	struct dfi *dfi;
 	unsigned n, most = 0;
 
@@ -121,8 +130,10 @@ static void open_under_flood(const char *address, const char *mode)
 		most = n > most ? n : most;
 	} while (now() < end && n_times < OPENS_MAX);
 	end_flood();
-	report_times(mode);
+	p99 = report_times(mode);
 	cr_assert_leq(most, DESCRIPTORS_MAX);
+	if (limit_ms)
+		cr_assert_leq(p99, atof(limit_ms), "%s: %.1f ms", mode, p99);
 }
 
 static void end_registry(void)
