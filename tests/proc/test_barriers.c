@@ -122,8 +122,6 @@ Test(barriers, agree_on_the_last_round_when_one_is_killed_in_mid_flight)
 		child_tell(&children[i], 'c');
 	for (i = 0; i < 2; i++)
 		child_expect(&children[i], "passed");
-	/* And some more. */
-	nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 	child_signal(&children[2], SIGKILL);
 	for (i = 0; i < 2; i++) {
 		child_expect(&children[i], "ended");
