@@ -8,7 +8,7 @@
 
 #include "nopaxos_impl.h"
 
-/* The window has room for so many in the mean; a few slots may have more. */
+/* The window has room for slots of this mean; a few slots may have more. */
 #define COMMANDS_PER_SLOT 4
 
 static size_t stash_size(const struct nopaxos_setup *setup)

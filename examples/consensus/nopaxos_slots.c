@@ -10,8 +10,8 @@
 #include "nopaxos_impl.h"
 
 /*
- * A follower acknowledges so many slots at once, or so many bytes in them, if
- * nothing else asks it to.
+ * A follower acknowledges at the latest after this many slots, or this many
+ * bytes in them.
  */
 #define SYNC_SLOTS 128
 #define SYNC_BYTES 262144

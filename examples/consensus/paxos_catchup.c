@@ -194,7 +194,7 @@ void kv_on_join(struct paxos *p, uint64_t now, const struct kv_message *m)
 
 	if (is_member(&p->config, m->from, m->incarnation))
 		return;
-	/* Who knows no members cannot say that a candidate is none. */
+	/* A replica that knows no members can tell no candidate apart. */
 	if (m->type != KV_JOIN && !kv_config_members(&p->config))
 		return;
 	peer->joiner = m->incarnation;

@@ -4,7 +4,7 @@
 # inline.sh LANGUAGE STANDARD COMPILER: the inline functions compile without a
 # warning in a program that moves local tuples of many sizes. If it is optimised
 # the compiler knows their sizes and compares them with all ways to copy a tuple;
-# if not, it looks at code that can't be reached, too, whatever the sizes.
+# if not, it also looks at code that can't be reached, whatever the sizes.
 # For example: inline.sh c++ c++17 g++.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -397,7 +397,7 @@ static void usage(FILE *file)
 	    "  --seeds A-B    these seeds (1-1000)\n"
 	    "  --seed N       this one\n"
 	    "  --trace        print all that happens; with --seed\n"
-	    "  -j N           in so many processes (1)\n"
+	    "  -j N           in N processes (1)\n"
 	    "  --bug NAME     plant a fault\n"
 	    "  --find-bugs    plant each, until a seed finds it\n"
 	    "  --protocol NAME  paxos (the default) or nopaxos\n\n"

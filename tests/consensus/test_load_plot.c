@@ -102,7 +102,7 @@ Test(load_plot, has_a_line_for_each_store_and_what_gnuplot_prints)
 	cr_assert_str_eq(content("it's.svg"), "<svg>\n</svg>\n");
 }
 
-/* Also where a disk is full: gnuplot does not tell. */
+/* gnuplot exits with 0 also if the disk is full and its plot is cut off. */
 Test(load_plot, keeps_an_earlier_one_unless_it_is_whole)
 {
 	put("it's.svg", "earlier");

@@ -43,7 +43,7 @@ struct node {
 	struct nopaxos *np;
 	uint64_t flow;     /* open here */
 	uint64_t taken;    /* segments of it */
-	unsigned misses;   /* so many of the next ones */
+	unsigned misses;   /* how many of the next ones are lost */
 	struct kept *disk; /* or NULL */
 	uint64_t appended;
 };

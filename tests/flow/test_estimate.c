@@ -61,8 +61,8 @@ static struct dfi_flow_attr kv_attr(
 
 /*
  * The memory of a node in the paper (section 7.6.1.4 of Thostrup's thesis): 32
- * segments of 8 KiB, on so many nodes with so many source and as many target
- * threads, a ring at either end. 785.5 MiB counts a footer of 16 bytes for each
+ * segments of 8 KiB, and on each node as many source threads as target threads,
+ * a ring at either end. 785.5 MiB counts a footer of 16 bytes for each
  * segment; the others show no difference at their precision.
  */
 static double paper_mib(uint32_t n_nodes, uint32_t n_threads, double footer)
@@ -653,7 +653,8 @@ Test(estimate, bound_on_ring_memory_is_kept_to_the_byte)
 	char need[64];
 
 	if (over_verbs())
-		cr_skip_test("sources of one context count there, too");
+		cr_skip_test(
+		    "over verbs a context's bound also counts its sources");
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 	dfi = join_with_limit(2 * estimate.target_bytes - 1);
 	first = open_target(dfi, "f", 0, 0);

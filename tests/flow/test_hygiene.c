@@ -1247,7 +1247,7 @@ static bool barrier_is_shared(void *arg)
 {
 	int ret;
 
-	/* So that the owner can enter on a single processor as well. */
+	/* A pause between polls, so that the owner enters on one processor. */
 	usleep(1000);
 	ret = dfi_barrier_wait(arg, 1);
 	cr_assert(

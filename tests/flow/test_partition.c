@@ -4,7 +4,7 @@
  * size that has a loop of its own and some that have none, few targets and
  * many, keys that all go to one target, and rings that are full.
  *
- * DFI_TEST_PARTITION_SIZES: so many tuple sizes are enough (default: 9).
+ * DFI_TEST_PARTITION_SIZES: the number of tuple sizes (default: 9).
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>

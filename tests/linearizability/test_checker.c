@@ -425,8 +425,9 @@ Test(checker, agrees_with_one_that_tries_all_orders)
 #define MOST_STEPS 100 /* for each operation of a hot key */
 
 /*
- * A history of clients that each wait for an answer; one in so many gets none
- * (0: all get one). Values are written once, as those of load generators are.
+ * A history of clients that each wait for an answer; one operation in
+ * unanswered gets none (0: all get one). Values are written once, as those of
+ * load generators are.
  */
 static void make_large(struct lin_history *history, unsigned n, unsigned n_keys,
     unsigned unanswered, unsigned seed)

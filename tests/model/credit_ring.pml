@@ -21,8 +21,8 @@
  *
  * Bounds: SLOTS slots, SEGMENTS segments of one tuple, footers with numbers
  * modulo NUMBERS that start right before their wrap-around. At any point, once:
- * either end dies, is aborted by another thread, or the target cancels. Who is
- * reported as gone or aborted is not in weak memory.
+ * either end dies, is aborted by another thread, or the target cancels. An
+ * end that is reported as gone or aborted is not in weak memory.
  *
  * Checked: tuples arrive once, in order, whole; no slot is filled that was not
  * given back; an end comes after everything before it; a target loses nothing
@@ -177,7 +177,7 @@ end:	do
 /* The stores of a process have left its buffer. */
 #define drained(who) (buffer[who].n == 0)
 
-/* dfi__fence_heavy(): a full fence here, and then one in the peer, too. */
+/* dfi__fence_heavy(): a full fence here, and then one in the peer. */
 inline fence_heavy(who)
 {
 	drained(who);

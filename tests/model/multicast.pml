@@ -468,7 +468,7 @@ end:	do
 	od
 }
 
-/* Who has left, says the registry, had all; who is gone without that is dead. */
+/* It says that a target has left with everything, or is dead without that. */
 active proctype registry()
 {
 	do
@@ -486,7 +486,7 @@ active proctype registry()
 	od
 }
 
-/* What stands still is a cycle, too. */
+/* Makes a cycle of a state in which nothing moves. */
 active proctype stuck()
 {
 	do

@@ -5,8 +5,8 @@
  *
  * setups PROCESS PROCESSES SOURCES TARGETS FLOWS [HOLD...]
  *
- * Process 0 creates the flows; each process opens so many sources and targets
- * of each, pushes some tuples, and consumes to the end. HOLD is "targets:K",
+ * Process 0 creates the flows; each process opens SOURCES and TARGETS of each,
+ * pushes some tuples, and consumes to the end. HOLD is "targets:K",
  * while only the targets of flow K are open, "open:K", while all its endpoints
  * are, "after:K", when they are closed, or "end:0", when the context is: the
  * process says so on stdout, and goes on when a line comes on stdin. Takes the

@@ -59,9 +59,9 @@ refuse() # STATUS PATTERN ARGUMENT...
 
 # Matches follow from the arguments; the same relations have the same checksum
 # in any number of workers, through flows or without. With a given number of bits
-# there are partitions, however few the inner tuples are. DFI_TEST_WAYS: so many
-# ways for each two relations, two at least; other ones each time, so that all have
-# their turn.
+# there are partitions, however few the inner tuples are. DFI_TEST_WAYS: the
+# number of ways for each two relations, two at least; other ones each time, so that
+# all have their turn.
 ways=("--nodes 1" "--nodes 2" "--nodes 2 --loopback"
 	"--nodes 3 --threads 2" "--nodes 1 --threads 5 --loopback"
 	"--nodes 2 --radix-bits 5" "--nodes 3 --radix-bits 4 --strategy replicate"
@@ -127,7 +127,7 @@ timeout $wait_limit "$join" --inner 10K --outer 10K --no-verify > out ||
 	fail "text report: exit status $?"
 grep -q "not checked" out || fail "--no-verify: no word of it in the report"
 
-# --- A registry that others use, too ------------------------------------------
+# --- A registry that others also use ------------------------------------------
 
 "$1/dfi-registry" --listen "unix:$tmp/registry" --print-address \
 	> address 2> err &

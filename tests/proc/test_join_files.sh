@@ -209,7 +209,7 @@ until [ -n "$node" ]; do
 		kill -0 $parent || fail "$command: it ended early"
 done
 kill -STOP "$node"
-sleep 2
+sleep 2 # played: nothing shows that more than --timeout has gone by
 kill -CONT "$node"
 wait $parent || fail "$command: exit status $?"
 n_checks=$((n_checks + 1))

@@ -65,7 +65,7 @@ static void needs_shared_memory(void)
 	const char *transport = getenv("DFI_TRANSPORT");
 
 	if (transport && !strcmp(transport, "verbs"))
-		cr_skip_test("the text names the RDMA device, too");
+		cr_skip_test("over verbs the text also names the RDMA device");
 }
 
 static void create_flow(uint32_t n_sources, uint32_t n_targets)

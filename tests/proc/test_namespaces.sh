@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_namespaces.sh BIN_DIR WORKER: processes in other PID, user, mount and
-# network namespaces than the registry or each other. Who is allowed is served
-# wherever it is, who can't be told from others is refused, and memory is shared
+# network namespaces than the registry or each other. The registry serves allowed
+# users from any namespace, and refuses users that it can't tell apart. Memory is shared
 # where it can be; errors name what is in the way. Only root can play them.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh

@@ -67,7 +67,7 @@ for procs in 1 2; do
 		fail "dfi-bench shuffle: $(cat "$tmp/log")"
 	has "$tmp/shuffle" "${fields[@]}"
 done
-# Who ignores SIGCHLD, as some supervisors do, gets the same.
+# A parent that ignores SIGCHLD, as some supervisors do, changes nothing.
 env --ignore-signal=CHLD "$bin/dfi-bench" shuffle --procs 2 --tuple-size 16 \
 	--api push "${quick[@]}" > "$tmp/shuffle" 2> "$tmp/log" ||
 	fail "dfi-bench with SIGCHLD ignored: $(cat "$tmp/log")"
@@ -108,8 +108,8 @@ has "$tmp/sequencer" "${fields[@]}" '"transport": "shm"' '"device": "-"'
 kill $registry
 wait $registry || :
 
-# Who waits leaves the processor to others, in whichever way. On a busy machine each
-# wake-up may cost more: one second of ten must do.
+# Waiting ends leave the processor to others, however they wait. On a busy machine each
+# wake-up may cost more: the limit is one second of ten.
 idles() # HOW
 {
 	for _ in $(seq 10); do

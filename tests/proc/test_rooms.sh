@@ -58,7 +58,7 @@ for ((i = 0; i < 600; i++)); do
 	sleep 0.1
 done
 
-# So many processes of so many threads each, with rings of 48 MiB each.
+# PROCESSES of THREADS each, with rings of 48 MiB each.
 race() # GROUP PROCESSES THREADS
 {
 	local i pids=() opened=0 refused=0 word n m
@@ -84,7 +84,7 @@ race() # GROUP PROCESSES THREADS
 	done
 	echo "$2 processes of $3 threads: $opened opened, $refused refused"
 	[ $opened -ge 3 ] || fail "there was room for more"
-	[ $refused -ge 3 ] || fail "there was no room for so many"
+	[ $refused -ge 3 ] || fail "too few were refused"
 }
 
 race "$group" 8 1

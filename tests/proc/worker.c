@@ -13,8 +13,8 @@
  *
  * -O: -c creates an ordered replicate flow, not a shuffle.
  *
- * -c creates the flow before, for so many sources and targets; -g BYTES with
- * segments of so many bytes; -P: it stays when this process has ended, for
+ * -c creates the flow before, for that many sources and targets; -g BYTES with
+ * segments of that size; -P: it stays when this process has ended, for
  * those that have not attached by then; -M: as a replicate flow, by multicast;
  * -N: which tells of what is lost on the network. Then targets check that each
  * tuple comes, or is told as lost, in the order of its source, and end with
@@ -25,7 +25,7 @@
  * combiner:C is a combiner of a flow with a tree. With -p it is held when it is
  * open, as is a target with -p 0.
  *
- * -x TUPLES: targets cancel after so many; 0: when they are open, again and
+ * -x TUPLES: targets cancel after that many; 0: when they are open, again and
  * again until the registry knows. Sources skip what a target that has cancelled
  * doesn't want, and report only the others.
  *

@@ -105,7 +105,7 @@ serve() # FLOW TARGETS TARGET DEVICE
 	done
 }
 
-# Over the route to each; the other source's devices are in use, too.
+# Over the route to each. The other source's devices are also in use.
 targets=()
 serve f 2:2 0 rxe1
 serve f "" 1 rxe0

@@ -74,7 +74,7 @@ run_in_node "$@"
 
 # ---- On the host, beside the VMs -------------------------------------------
 
-# The workers of these nodes have ended well, and their targets have so many tuples.
+# The workers of these nodes have ended well, and their targets have TUPLES each.
 end_well() # TUPLES NODE...
 {
 	local want=$1 k
@@ -114,7 +114,7 @@ lose() # CASE SURVIVOR VICTIM READY LIMIT_MS COMMAND...
 	check_told "$begin" "$limit" "$pid"
 }
 
-# The survivor has ended, so many ms after BEGIN, for the process that is gone.
+# The survivor has ended because of PID, at most LIMIT_MS after BEGIN.
 check_told() # BEGIN LIMIT_MS PID
 {
 	local begin=$1 limit=$2 pid=$3 took late line
@@ -127,7 +127,7 @@ check_told() # BEGIN LIMIT_MS PID
 	[[ $line == *" ended -104 "*"pid $pid)"* ]] ||
 		fail "that is not -ECONNRESET from pid $pid"
 	[ $((took - late)) -le "$limit" ] || fail "that is later than $limit ms"
-	# It leaves soon, too.
+	# It leaves soon.
 	in_time "$(now_ms)" $((gone_ms + slack_ms)) \
 		test -s "$SHARED/$case.status.0" || fail "it has not left"
 	[ "$(status 0)" = 0 ] || fail "the survivor failed"
@@ -185,7 +185,7 @@ cut_off_without_registry()
 	cut_off
 }
 
-# Who was cut off has survived, and may have learned of it.
+# The process that was cut off has survived, and may have learned of it.
 restore()
 {
 	"$testbed" net "$node" heal
@@ -193,8 +193,8 @@ restore()
 		test -s "$SHARED/$case.status.$node" || fail "it can't be ended"
 }
 
-# Who is cut off and waits for a source that has not come can't be told by anybody:
-# the registry's machine, which does not answer for as long as the lease, tells.
+# No process can tell a target that is cut off that its source will not come. The target
+# learns it as the registry's machine has not answered for as long as the lease.
 waiting_machine_is_cut_off()
 {
 	local limit_ms=$((lease_ms * 4 / 3 + silent_ms + slack_ms)) begin
@@ -219,8 +219,9 @@ waiting_machine_is_cut_off()
 
 # The target has got the end, and leaves before the source's device, which asks each
 # half second, has learned of it: it must stay to answer, for its two seconds. Soon
-# answers get through again. A machine may be late, and let them through, or ask, too
-# late: then the source is told that the target is gone, which does not end the test.
+# answers get through again. On a busy machine they do so after these two seconds, or
+# the source's device asks later: then the source is told that the target is gone, which
+# does not end the test.
 last_answer_is_lost() # CASE
 {
 	local losing end longer
@@ -284,11 +285,12 @@ continue_peer() # CASE ROLE TEXT
 	says 0 "$2 0 long stalls [1-9]" || fail "that is not counted"
 }
 
-# Who waits for a process on another machine can't tell that it is stopped.
+# A process can't tell that its peer on another machine is stopped, and waits.
 stopped_process_goes_on()
 {
 	stop_peer stopped-source target source
 	stop_peer stopped-target source target
+	# The time is played: the log must have one line, and tell these seconds.
 	sleep 5
 	continue_peer stopped-source target \
 		"data of source 0 (node node$node, .*)$"

@@ -19,7 +19,7 @@ slack_ms=15000
 
 # ---- In a VM ---------------------------------------------------------------
 
-# This machine's part of a run. What it says beside its output is in a file, too.
+# This machine's part of a run. A file also gets what it prints to stderr.
 part() # RUN ARGUMENT...
 {
 	use_registry

@@ -26,7 +26,8 @@ watch_lateness()
 	done > "$lateness" 2> /dev/null
 }
 
-# With what the watch has not noted yet: it was late, too.
+# How late the machine was since then. The watch is late as well, and gets time to note
+# the last of it.
 late_ms() # SINCE_MS
 {
 	sleep 0.2

@@ -102,10 +102,11 @@ long_break()
 {
 	start_flow long 2000000000
 	"$testbed" net 1 unplug
-	# Segments are under way, or credits are, or both.
+	# Segments are under way, or credits are, or both. The time is played: the link
+	# stays down for longer than the device tries again.
 	sleep $((retry_s + 6))
 	"$testbed" net 1 heal
-	# The registry's connection was cut, too, and waits longer and longer.
+	# The registry's connection was also cut. Its backoff grows with each attempt.
 	await "the source's end" 60000 says 1 'ended -104 '
 	await "the target's end" 60000 says 0 'ended -104 '
 	cat "$SHARED/$case".[01] | grep -q \

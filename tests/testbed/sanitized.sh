@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # sanitized.sh BUILD_DIR: two programs of a build with sanitizers over verbs, in
-# one virtual machine: what moves data in all ways, and what leaves early, whose
-# connections break. With another build it is only what flows.sh does, too.
+# one virtual machine: one moves data in all ways, and endpoints of the other leave
+# early, so that connections break. With another build flows.sh covers all of it.
 set -euo pipefail
 
 script=$(realpath "$0")

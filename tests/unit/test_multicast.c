@@ -119,7 +119,7 @@ static void close_end(struct end *end)
 	end->port->ops->close(end->port);
 }
 
-/* Until so many have come. */
+/* Wait until n have come. */
 static void await(struct end *end, uint32_t n)
 {
 	int64_t deadline = clock_now_ns() + PATIENCE_NS;

@@ -39,7 +39,7 @@ static struct {
 	const void *payloads[64];
 	uint32_t n;
 	int refuse;    /* what sending returns */
-	uint32_t room; /* for so many; then there is none */
+	uint32_t room; /* for this many; then there is none */
 } sent;
 
 static struct datagram_flow flow;

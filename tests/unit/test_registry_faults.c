@@ -113,7 +113,10 @@ Test(server, a_lease_without_keepalive_expires_and_is_told)
 	raw_close(&endless);
 }
 
-/* For longer than its lease it sends messages, but no keepalive. */
+/*
+ * For longer than its lease it sends messages, but no keepalive. The time is
+ * played, and long beside the pauses, so that a busy machine does not end it.
+ */
 Test(server, any_request_is_a_sign_of_life)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
@@ -270,7 +273,7 @@ static void put_big_ones(void)
 
 /*
  * The registry reads no requests meanwhile, so that it can't learn of it
- * otherwise.
+ * otherwise. The time is played: reading takes 6 s, twice the lease.
  */
 Test(server, to_read_what_waits_is_a_sign_of_life)
 {

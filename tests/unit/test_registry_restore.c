@@ -718,7 +718,10 @@ Test(restore_again, signs_of_life_are_sent_meanwhile)
 	end_play(&play);
 }
 
-/* For longer than an answer may take. */
+/*
+ * The time is played: 7 s in all, where an answer may take 5, and half a second
+ * from one event to the next.
+ */
 static void tell_slowly(struct raw *first, void *arg)
 {
 	struct play *play = arg;

@@ -58,7 +58,7 @@ int memfd_create(const char *name, unsigned flags)
 	return -1;
 }
 
-/* A timer's signals come more often than it takes to reserve, so many times. */
+/* How many signals a timer still sends, each before a reservation is done. */
 static unsigned signals_left;
 
 static bool gets_signals(void)
@@ -1159,7 +1159,7 @@ Test(shm, limit_of_mappings_is_named)
 	cr_assert(file && fscanf(file, "%lu", &limit) == 1);
 	fclose(file);
 	if (limit > 200000)
-		cr_skip_test("so many mappings are allowed: %lu", limit);
+		cr_skip_test("filling %lu mappings takes too long", limit);
 	room = fill_mappings(limit);
 	ret = dfi__shm_ops.region.create(owner.transport, SIZE, &region);
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());

@@ -30,7 +30,7 @@ static uint64_t reserved;
 static bool nothing_is_left;
 static unsigned n_asked;
 
-/* The device registers memory, and has so many receives. */
+/* Whether the device registers memory, and its number of posted receives. */
 static bool registers;
 static uint32_t n_posted;
 
