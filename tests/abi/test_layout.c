@@ -186,7 +186,7 @@ static void pin_devices(void)
 	PIN(dfi_device_info, chosen, 468, 4);
 }
 
-static void pin_flows(void)
+static void pin_flow_attributes(void)
 {
 	PIN_SIZE(dfi_flow_attr, 224);
 	PIN(dfi_flow_attr, size, 0, 4);
@@ -228,7 +228,10 @@ static void pin_flows(void)
 	PIN(dfi_combine_attr, source_combining, 48, 4);
 	PIN(dfi_combine_attr, fan_in, 52, 4);
 	PIN(dfi_combine_attr, reserved, 56, 32);
+}
 
+static void pin_flow_needs(void)
+{
 	PIN_SIZE(dfi_flow_needs, 168);
 	PIN(dfi_flow_needs, segment_size, 0, 4);
 	PIN(dfi_flow_needs, segment_count, 4, 4);
@@ -256,7 +259,10 @@ static void pin_flows(void)
 	PIN(dfi_flow_needs, source_datagram_bytes, 152, 8);
 	PIN(dfi_flow_needs, source_descriptors, 160, 4);
 	PIN(dfi_flow_needs, reserved, 164, 4);
+}
 
+static void pin_flow_info(void)
+{
 	PIN_SIZE(dfi_flow_info, 3080);
 	PIN(dfi_flow_info, name, 0, 128);
 	PIN(dfi_flow_info, creator, 128, 160);
@@ -527,7 +533,9 @@ int main(void)
 	pin_stats();
 	pin_devices();
 	pin_settings();
-	pin_flows();
+	pin_flow_attributes();
+	pin_flow_needs();
+	pin_flow_info();
 	pin_sources();
 	pin_combiners();
 	pin_targets();

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "each_method.h"
 #include "flow_help.h"
 
 static struct rig rig;
@@ -27,33 +28,8 @@ TestSuite(groups, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(groups_datagrams, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(groups_naive, .init = setup, .fini = teardown, .timeout = 300);
 
-static uint32_t replication;
-
-/* As in test_replicate.c: naive, and what the library chooses. */
-#ifdef DFI_DATAGRAMS_ONLY
-#define TEST_EACH(name)                                  \
-	static void name(void);                          \
-	Test(groups_datagrams, name)                     \
-	{                                                \
-		replication = DFI_REPLICATION_MULTICAST; \
-		name();                                  \
-	}                                                \
-	static void name(void)
-#else
-#define TEST_EACH(name)                                \
-	static void name(void);                        \
-	Test(groups_naive, name)                       \
-	{                                              \
-		replication = DFI_REPLICATION_NAIVE;   \
-		name();                                \
-	}                                              \
-	Test(groups, name)                             \
-	{                                              \
-		replication = DFI_REPLICATION_DEFAULT; \
-		name();                                \
-	}                                              \
-	static void name(void)
-#endif
+#define TEST_EACH(name) \
+	TEST_EACH_METHOD(groups_naive, groups, groups_datagrams, name)
 
 enum {
 	MAX_ENDS = 8,

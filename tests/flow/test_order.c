@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "each_method.h"
 #include "flow_help.h"
 
 static struct rig rig;
@@ -29,33 +30,8 @@ TestSuite(order_datagrams, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(naive_order, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(chosen_order, .init = setup, .fini = teardown, .timeout = 300);
 
-static uint32_t replication;
-
-/* A test of naive flows, and of those whose replication the library chooses. */
-#ifdef DFI_DATAGRAMS_ONLY
-#define TEST_EACH(name)                                  \
-	static void name(void);                          \
-	Test(order_datagrams, name)                      \
-	{                                                \
-		replication = DFI_REPLICATION_MULTICAST; \
-		name();                                  \
-	}                                                \
-	static void name(void)
-#else
-#define TEST_EACH(name)                                \
-	static void name(void);                        \
-	Test(naive_order, name)                        \
-	{                                              \
-		replication = DFI_REPLICATION_NAIVE;   \
-		name();                                \
-	}                                              \
-	Test(chosen_order, name)                       \
-	{                                              \
-		replication = DFI_REPLICATION_DEFAULT; \
-		name();                                \
-	}                                              \
-	static void name(void)
-#endif
+#define TEST_EACH(name) \
+	TEST_EACH_METHOD(naive_order, chosen_order, order_datagrams, name)
 
 enum {
 	N_SOURCES = 4,

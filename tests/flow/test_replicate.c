@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "each_method.h"
 #include "flow_help.h"
 
 static struct rig rig;
@@ -48,23 +49,15 @@ static void teardown_multicast(void)
 TestSuite(multicast, .init = setup_multicast, .fini = teardown_multicast,
     .timeout = 300);
 
-static uint32_t replication;
-
-#define TEST_ONE(suite, name, way)   \
-	Test(suite, name)            \
-	{                            \
-		replication = (way); \
-		name();              \
-	}
 #define TEST_OVER_DATAGRAMS(name) \
-	TEST_ONE(multicast, name, DFI_REPLICATION_MULTICAST)
-#define TEST_OVER_RINGS(name)                        \
-	TEST_ONE(naive, name, DFI_REPLICATION_NAIVE) \
-	TEST_ONE(chosen, name, DFI_REPLICATION_DEFAULT)
+	TEST_METHOD(multicast, name, DFI_REPLICATION_MULTICAST)
+#define TEST_OVER_RINGS(name)                           \
+	TEST_METHOD(naive, name, DFI_REPLICATION_NAIVE) \
+	TEST_METHOD(chosen, name, DFI_REPLICATION_DEFAULT)
 
 /*
  * A test of naive flows, of those whose replication is left to the library
- * (multicast, but for flows that may need RDMA), and of multicasts by
+ * (multicast, except where a flow may need RDMA), and of multicasts by
  * datagrams: TEST_EACH only in unit.test_multicast_flows, whose network is good
  * for these alone, TEST_EACH_DEVICE also over RDMA.
  */
