@@ -89,4 +89,26 @@ static always_inline uint64_t from_double(double value)
 	X(set, target, FLOAT, float, wide_real) \
 	X(set, target, DOUBLE, double, wide_real)
 
+/*
+ * For a file with loops for one accumulator. Its SINGLE_LOOP(kind, name, step)
+ * defines the function single_<kind>_<name>. step reads the variables record,
+ * word and from.
+ */
+#define SINGLE_STEP(kind, name, wide) \
+	WORD_OF_##wide(kind##_##wide( \
+	    VALUE_OF_##wide(record[word]), (wide)load_##name(from)))
+#define SINGLE_LOOPS_OF(set, target, name, type, wide)       \
+	SINGLE_LOOP(SUM, name, SINGLE_STEP(SUM, name, wide)) \
+	SINGLE_LOOP(MIN, name, SINGLE_STEP(MIN, name, wide)) \
+	SINGLE_LOOP(MAX, name, SINGLE_STEP(MAX, name, wide))
+#define SINGLE_LOOPS               \
+	TYPES(SINGLE_LOOPS_OF, , ) \
+	SINGLE_LOOP(COUNT, ALL, record[word] + 1)
+#define SINGLE_ENTRIES_OF(set, target, name, type, wide) \
+	[FOLD_SUM][DFI_##name] = single_SUM_##name,      \
+	[FOLD_MIN][DFI_##name] = single_MIN_##name,      \
+	[FOLD_MAX][DFI_##name] = single_MAX_##name,
+#define SINGLE_ENTRIES \
+	[FOLD_COUNT][0] = single_COUNT_ALL, TYPES(SINGLE_ENTRIES_OF, , )
+
 #endif

@@ -276,28 +276,13 @@ static __attribute__((noinline)) uint64_t *find_word_slowly(
 			  partials, fold, tuples, n, NULL, NULL, 2);           \
 	}
 
-#define TAKE(kind, name, wide)        \
-	WORD_OF_##wide(kind##_##wide( \
-	    VALUE_OF_##wide(record[word]), (wide)load_##name(from)))
-
-#define LOOPS(set, target, name, type, wide)          \
-	SINGLE_LOOP(SUM, name, TAKE(SUM, name, wide)) \
-	SINGLE_LOOP(MIN, name, TAKE(MIN, name, wide)) \
-	SINGLE_LOOP(MAX, name, TAKE(MAX, name, wide))
-
-TYPES(LOOPS, , )
-SINGLE_LOOP(COUNT, ALL, record[word] + 1)
-
-#define ENTRIES(set, target, name, type, wide)      \
-	[FOLD_SUM][DFI_##name] = single_SUM_##name, \
-	[FOLD_MIN][DFI_##name] = single_MIN_##name, \
-	[FOLD_MAX][DFI_##name] = single_MAX_##name,
+SINGLE_LOOPS
 
 /* NULL: there is no loop for such a fold. */
 static partials_loop *loop_of(const struct plan *plan)
 {
 	static partials_loop *const loops[FOLD_KINDS][DFI_DOUBLE + 1] = {
-		[FOLD_COUNT][0] = single_COUNT_ALL, TYPES(ENTRIES, , )
+		SINGLE_ENTRIES
 	};
 	const struct fold *fold = &plan->folds[0];
 

@@ -97,27 +97,12 @@ static always_inline uint64_t *find(
 					 n, records, false);                   \
 	}
 
-#define TAKE(kind, name, wide)        \
-	WORD_OF_##wide(kind##_##wide( \
-	    VALUE_OF_##wide(record[word]), (wide)load_##name(from)))
-
-#define LOOPS(set, target, name, type, wide)          \
-	SINGLE_LOOP(SUM, name, TAKE(SUM, name, wide)) \
-	SINGLE_LOOP(MIN, name, TAKE(MIN, name, wide)) \
-	SINGLE_LOOP(MAX, name, TAKE(MAX, name, wide))
-
-TYPES(LOOPS, , )
-SINGLE_LOOP(COUNT, ALL, record[word] + 1)
-
-#define ENTRIES(set, target, name, type, wide)      \
-	[FOLD_SUM][DFI_##name] = single_SUM_##name, \
-	[FOLD_MIN][DFI_##name] = single_MIN_##name, \
-	[FOLD_MAX][DFI_##name] = single_MAX_##name,
+SINGLE_LOOPS
 
 single_loop *dfi__single_loop(const struct fold *fold)
 {
 	static single_loop *const loops[FOLD_KINDS][DFI_DOUBLE + 1] = {
-		[FOLD_COUNT][0] = single_COUNT_ALL, TYPES(ENTRIES, , )
+		SINGLE_ENTRIES
 	};
 
 	return fold->width == 1 ? loops[fold->kind][fold->type] : NULL;
