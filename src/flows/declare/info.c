@@ -359,7 +359,7 @@ static void count_node(
 }
 
 void dfi__node_info(uint64_t own, const struct node *node,
-    const struct registry_value *flows, size_t n, struct dfi_node_info *info)
+    const struct node_entries *entries, struct dfi_node_info *info)
 {
 	memset(info, 0, sizeof(*info));
 	memcpy(info->name, node->name, sizeof(info->name));
@@ -367,11 +367,31 @@ void dfi__node_info(uint64_t own, const struct node *node,
 	info->id = node->id;
 	info->pid = node->pid;
 	info->is_own = node->id == own;
-	count_node(flows, n, info);
+	count_node(entries->flows, entries->n_flows, info);
 }
 
-static int list_nodes(uint64_t own, const struct registry_value *nodes,
-    size_t n_nodes, const struct registry_value *flows, size_t n_flows,
+int dfi__node_entries(struct dfi *dfi, struct node_entries *entries)
+{
+	int64_t deadline = context_deadline(dfi, 0);
+	int ret = dfi__client_list(dfi->registry, "nodes/", deadline,
+	    &entries->nodes, &entries->n_nodes);
+
+	if (ret < 0)
+		return ret;
+	ret = dfi__client_list(dfi->registry, "flows/", deadline,
+	    &entries->flows, &entries->n_flows);
+	if (ret < 0)
+		dfi__registry_values_free(entries->nodes, entries->n_nodes);
+	return ret;
+}
+
+void dfi__node_entries_free(struct node_entries *entries)
+{
+	dfi__registry_values_free(entries->nodes, entries->n_nodes);
+	dfi__registry_values_free(entries->flows, entries->n_flows);
+}
+
+static int list_nodes(uint64_t own, const struct node_entries *entries,
     int (*fn)(void *arg, const struct dfi_node_info *info), void *arg)
 {
 	struct dfi_node_info info;
@@ -379,12 +399,12 @@ static int list_nodes(uint64_t own, const struct registry_value *nodes,
 	size_t i;
 	int ret = 0;
 
-	for (i = 0; !ret && i < n_nodes; i++) {
-		if (dfi__node_decode(
-			nodes[i].data, nodes[i].size, &node, NULL) < 0 ||
-		    !dfi__node_is_at(&node, nodes[i].key))
+	for (i = 0; !ret && i < entries->n_nodes; i++) {
+		if (dfi__node_decode(entries->nodes[i].data,
+			entries->nodes[i].size, &node, NULL) < 0 ||
+		    !dfi__node_is_at(&node, entries->nodes[i].key))
 			continue;
-		dfi__node_info(own, &node, flows, n_flows, &info);
+		dfi__node_info(own, &node, entries, &info);
 		ret = fn(arg, &info);
 	}
 	return ret;
@@ -393,27 +413,17 @@ static int list_nodes(uint64_t own, const struct registry_value *nodes,
 int dfi_node_list(struct dfi *dfi,
     int (*fn)(void *arg, const struct dfi_node_info *info), void *arg)
 {
-	struct registry_value *nodes, *flows;
-	size_t n_nodes, n_flows;
-	int64_t deadline;
+	struct node_entries entries;
 	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !fn)
 		ret = dfi__fail(-EINVAL, "dfi_node_list: fn is NULL");
 	if (ret < 0)
 		return ret;
-	deadline = context_deadline(dfi, 0);
-	ret = dfi__client_list(
-	    dfi->registry, "nodes/", deadline, &nodes, &n_nodes);
+	ret = dfi__node_entries(dfi, &entries);
 	if (ret < 0)
 		return ret;
-	ret = dfi__client_list(
-	    dfi->registry, "flows/", deadline, &flows, &n_flows);
-	if (!ret) {
-		ret = list_nodes(
-		    dfi->node.id, nodes, n_nodes, flows, n_flows, fn, arg);
-		dfi__registry_values_free(flows, n_flows);
-	}
-	dfi__registry_values_free(nodes, n_nodes);
+	ret = list_nodes(dfi->node.id, &entries, fn, arg);
+	dfi__node_entries_free(&entries);
 	return ret;
 }

@@ -249,13 +249,22 @@ void dfi__node_to_message(
 bool dfi__node_from_message(
     const struct DfiFlow__Node *message, struct node *node);
 
-/*
- * List a node, for the context of node own. flows has all values below "flows/"
- * (info.c).
- */
+struct dfi;
 struct registry_value;
+
+/* All values below "nodes/", and all below "flows/". */
+struct node_entries {
+	struct registry_value *nodes, *flows;
+	size_t n_nodes, n_flows;
+};
+
+/* Ask the registry; the caller frees what entries holds (info.c). */
+int dfi__node_entries(struct dfi *dfi, struct node_entries *entries);
+void dfi__node_entries_free(struct node_entries *entries);
+
+/* List a node, for the context of node own (info.c). */
 void dfi__node_info(uint64_t own, const struct node *node,
-    const struct registry_value *flows, size_t n, struct dfi_node_info *info);
+    const struct node_entries *entries, struct dfi_node_info *info);
 
 /*
  * Keys in the registry:

@@ -130,7 +130,7 @@ static int check_reach(const struct collection *collection)
 
 /* Query a context and pass each endpoint to fn. Returns fn's result. */
 static int list_node(struct collection *collection,
-    const struct registry_value *flows, size_t n_flows,
+    const struct node_entries *entries,
     int (*fn)(void *arg, const struct dfi_node_stats *stats), void *arg)
 {
 	struct dfi_node_stats stats = { .error = NULL };
@@ -142,8 +142,8 @@ static int list_node(struct collection *collection,
 		ret = collect(collection);
 	if (ret == -ENOMEM)
 		return ret;
-	dfi__node_info(collection->dfi->node.id, &collection->node, flows,
-	    n_flows, &stats.node);
+	dfi__node_info(
+	    collection->dfi->node.id, &collection->node, entries, &stats.node);
 	if (ret < 0) {
 		snprintf(collection->error, sizeof(collection->error), "%s",
 		    dfi_errmsg());
@@ -159,24 +159,26 @@ static int list_node(struct collection *collection,
 	return fn(arg, &stats);
 }
 
-static int list_nodes(struct dfi *dfi, const struct registry_value *nodes,
-    size_t n_nodes, const struct registry_value *flows, size_t n_flows,
+static int list_nodes(struct dfi *dfi, const struct node_entries *entries,
     int (*fn)(void *arg, const struct dfi_node_stats *stats), void *arg)
 {
 	struct collection *collection = calloc(1, sizeof(*collection));
+	const struct registry_value *node;
 	size_t i;
 	int ret = 0;
 
 	if (!collection)
 		return dfi__fail(-ENOMEM, "dfi_stats_list: out of memory");
 	collection->dfi = dfi;
-	for (i = 0; !ret && i < n_nodes; i++)
-		if (dfi__node_decode(nodes[i].data, nodes[i].size,
-			&collection->node, NULL) == 0 &&
-		    dfi__node_is_at(&collection->node, nodes[i].key) &&
+	for (i = 0; !ret && i < entries->n_nodes; i++) {
+		node = &entries->nodes[i];
+		if (dfi__node_decode(
+			node->data, node->size, &collection->node, NULL) == 0 &&
+		    dfi__node_is_at(&collection->node, node->key) &&
 		    dfi__node_decode_address(
-			nodes[i].data, nodes[i].size, collection->address) == 0)
-			ret = list_node(collection, flows, n_flows, fn, arg);
+			node->data, node->size, collection->address) == 0)
+			ret = list_node(collection, entries, fn, arg);
+	}
 	free(collection->endpoints);
 	free(collection);
 	return ret;
@@ -185,26 +187,17 @@ static int list_nodes(struct dfi *dfi, const struct registry_value *nodes,
 int dfi_stats_list(struct dfi *dfi,
     int (*fn)(void *arg, const struct dfi_node_stats *stats), void *arg)
 {
-	struct registry_value *nodes, *flows;
-	size_t n_nodes, n_flows;
-	int64_t deadline;
+	struct node_entries entries;
 	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !fn)
 		ret = dfi__fail(-EINVAL, "dfi_stats_list: fn is NULL");
 	if (ret < 0)
 		return ret;
-	deadline = context_deadline(dfi, 0);
-	ret = dfi__client_list(
-	    dfi->registry, "nodes/", deadline, &nodes, &n_nodes);
+	ret = dfi__node_entries(dfi, &entries);
 	if (ret < 0)
 		return ret;
-	ret = dfi__client_list(
-	    dfi->registry, "flows/", deadline, &flows, &n_flows);
-	if (!ret) {
-		ret = list_nodes(dfi, nodes, n_nodes, flows, n_flows, fn, arg);
-		dfi__registry_values_free(flows, n_flows);
-	}
-	dfi__registry_values_free(nodes, n_nodes);
+	ret = list_nodes(dfi, &entries, fn, arg);
+	dfi__node_entries_free(&entries);
 	return ret;
 }
