@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <dfi/error.h>
 
+#include "registry/local/events.h"
 #include "registry_help.h"
 
 enum {
@@ -243,6 +245,76 @@ Test(local, a_client_without_memory_for_an_event_is_lost_and_says_so)
 	    strstr(dfi_errmsg(), "no memory for an event"), "%s", dfi_errmsg());
 	cr_assert_eq(put(other, "b", "1"), 0);
 	cr_assert_str_eq(ear.log, "LOST ");
+	free(large);
+}
+
+enum {
+	N_WATCHES = 65536,
+};
+
+/* What watches of a lost client hear, on its loop's thread. */
+struct loss {
+	_Atomic unsigned n;
+	int64_t first, last;
+	struct registry_watch *next; /* the first one ends it */
+};
+
+static int64_t thread_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+static void hear_loss(void *arg, const struct registry_event *event)
+{
+	struct loss *loss = arg;
+
+	if (event->type != REGISTRY_LOST)
+		return;
+	loss->last = thread_ns();
+	if (loss->n == 0) {
+		loss->first = loss->last;
+		dfi__client_unwatch(loss->next);
+	}
+	loss->n++;
+}
+
+/* With a walk over all watches for each one, this would be 10^9 steps. */
+Test(local, a_lost_client_tells_many_watches)
+{
+	struct loss loss = { .n = 0 };
+	struct registry_interest interest = {
+		.prefix = "none",
+		.fn = hear_loss,
+		.arg = &loss,
+	};
+	char *large = calloc(1, LARGE);
+	struct registry_watch *watch;
+	int64_t deadline;
+	int i;
+
+	cr_assert_eq(
+	    dfi__client_watch(client, "a", hear_loss, &loss, soon(), &watch),
+	    0);
+	pthread_mutex_lock(&dfi__local_lock);
+	for (i = 0; i < N_WATCHES; i++) {
+		cr_assert_eq(dfi__local_watch(local_of(client),
+				 local_watch_of(watch)->table, &interest),
+		    0);
+		if (i == 0)
+			loss.next = interest.watch;
+	}
+	pthread_mutex_unlock(&dfi__local_lock);
+	memory_is_short = true;
+	cr_assert_eq(dfi__client_put(other, "a", large, LARGE, 0, soon(), NULL),
+	    0, "%s", dfi_errmsg());
+	memory_is_short = false;
+	deadline = soon();
+	while (loss.n < N_WATCHES)
+		cr_assert_lt(clock_now_ns(), deadline, "%u", loss.n);
+	cr_assert_lt(loss.last - loss.first, NS_PER_S);
 	free(large);
 }
 

@@ -17,7 +17,8 @@
 pthread_mutex_t dfi__local_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct local_event {
-	STAILQ_ENTRY(local_event) link;
+	TAILQ_ENTRY(local_event) link;
+	LIST_ENTRY(local_event) of_watch;
 	struct local_watch *watch;
 	struct registry_event event; /* key and data are in text */
 	char text[];
@@ -43,8 +44,22 @@ static bool queue(struct local_watch *watch, enum registry_event_type type,
 	memcpy(event->text, item->key, size);
 	if (item->size)
 		memcpy(event->text + size, item->value, item->size);
-	STAILQ_INSERT_TAIL(&client->events, event, link);
+	TAILQ_INSERT_TAIL(&client->events, event, link);
+	LIST_INSERT_HEAD(&watch->events, event, of_watch);
 	return true;
+}
+
+static void take_out(struct local_client *client, struct local_event *event)
+{
+	TAILQ_REMOVE(&client->events, event, link);
+	LIST_REMOVE(event, of_watch);
+}
+
+/* No watch is made from now on, so all that are to be told are in the list. */
+static void lose(struct local_client *client)
+{
+	client->lost = true;
+	client->untold = TAILQ_FIRST(&client->watches);
 }
 
 void dfi__local_changed(void *arg, void *watcher, uint64_t tag,
@@ -58,7 +73,7 @@ void dfi__local_changed(void *arg, void *watcher, uint64_t tag,
 	if (!client->lost &&
 	    !queue(watch, type == TABLE_PUT ? REGISTRY_PUT : REGISTRY_DELETE,
 		item))
-		client->lost = true;
+		lose(client);
 	dfi__loop_post(client->base.loop, &client->post);
 }
 
@@ -67,9 +82,9 @@ static struct local_event *take_event(struct local_client *client)
 	struct local_event *event;
 
 	pthread_mutex_lock(&dfi__local_lock);
-	event = STAILQ_FIRST(&client->events);
+	event = TAILQ_FIRST(&client->events);
 	if (event)
-		STAILQ_REMOVE_HEAD(&client->events, link);
+		take_out(client, event);
 	pthread_mutex_unlock(&dfi__local_lock);
 	return event;
 }
@@ -77,17 +92,12 @@ static struct local_event *take_event(struct local_client *client)
 /* The next watch to be told that the client is lost, or NULL. */
 static struct local_watch *take_untold(struct local_client *client)
 {
-	struct local_watch *watch = NULL;
+	struct local_watch *watch;
 
 	pthread_mutex_lock(&dfi__local_lock);
-	if (client->lost)
-		TAILQ_FOREACH(watch, &client->watches, link)
-		{
-			if (!watch->told)
-				break;
-		}
+	watch = client->untold;
 	if (watch)
-		watch->told = true;
+		client->untold = TAILQ_NEXT(watch, link);
 	pthread_mutex_unlock(&dfi__local_lock);
 	return watch;
 }
@@ -103,11 +113,12 @@ static void deliver(struct local_client *client)
 		event->watch->fn(event->watch->arg, &event->event);
 		free(event);
 	}
-	while ((watch = take_untold(client))) {
+	watch = take_untold(client);
+	if (watch)
 		dfi__log(DFI_LOG_ERROR,
 		    "local registry: no memory for the event of a watch");
+	for (; watch; watch = take_untold(client))
 		watch->fn(watch->arg, &lost);
-	}
 	pthread_mutex_unlock(&client->delivery);
 }
 
@@ -148,6 +159,7 @@ int dfi__local_watch(struct local_client *client, struct table *table,
 	watch->table = table;
 	watch->fn = interest->fn;
 	watch->arg = interest->arg;
+	LIST_INIT(&watch->events);
 	ret = dfi__table_watch(table, watch, 0, interest->prefix,
 	    interest->exact ? TABLE_KEY : TABLE_PREFIX);
 	if (ret) {
@@ -163,29 +175,19 @@ int dfi__local_watch(struct local_client *client, struct table *table,
 	return 0;
 }
 
-static void drop_events(
-    struct local_client *client, const struct local_watch *watch)
-{
-	struct local_event_list kept = STAILQ_HEAD_INITIALIZER(kept);
-	struct local_event *event;
-
-	while ((event = STAILQ_FIRST(&client->events))) {
-		STAILQ_REMOVE_HEAD(&client->events, link);
-		if (event->watch == watch)
-			free(event);
-		else
-			STAILQ_INSERT_TAIL(&kept, event, link);
-	}
-	STAILQ_CONCAT(&client->events, &kept);
-}
-
 void dfi__local_watch_end(struct local_watch *watch)
 {
 	struct local_client *client = local_of(watch->base.client);
+	struct local_event *event;
 
 	dfi__table_unwatch(watch->table, watch, 0);
+	if (client->untold == watch)
+		client->untold = TAILQ_NEXT(watch, link);
 	TAILQ_REMOVE(&client->watches, watch, link);
-	drop_events(client, watch);
+	while ((event = LIST_FIRST(&watch->events))) {
+		take_out(client, event);
+		free(event);
+	}
 	free(watch);
 }
 
@@ -200,7 +202,7 @@ struct local_client *dfi__local_client_new(
 	client->base = (struct registry_client){ .ops = ops, .loop = loop };
 	client->post = (struct loop_post){ .fn = on_post, .arg = client };
 	TAILQ_INIT(&client->watches);
-	STAILQ_INIT(&client->events);
+	TAILQ_INIT(&client->events);
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&client->delivery, &attr);

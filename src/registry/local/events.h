@@ -29,7 +29,7 @@ struct local_watch {
 	struct table *table;
 	void (*fn)(void *arg, const struct registry_event *event);
 	void *arg;
-	bool told; /* that the client is lost; its loop's thread only */
+	LIST_HEAD(watch_event_list, local_event) events; /* queued */
 };
 
 struct local_client {
@@ -39,7 +39,9 @@ struct local_client {
 	uint64_t lease; /* until it is closed */
 	bool lost;      /* there was no memory for an event */
 	TAILQ_HEAD(local_watch_list, local_watch) watches;
-	STAILQ_HEAD(local_event_list, local_event) events;
+	/* The next one to be told that the client is lost; or NULL. */
+	struct local_watch *untold;
+	TAILQ_HEAD(local_event_list, local_event) events;
 	struct loop_post post;    /* delivers the events */
 	struct loop_post end;     /* frees the client */
 	pthread_mutex_t delivery; /* recursive; held while a watch's fn runs */
@@ -68,7 +70,7 @@ void dfi__local_client_free(struct local_client *client);
 int dfi__local_watch(struct local_client *client, struct table *table,
     struct registry_interest *interest);
 
-/* Free the watch and its queued events. */
+/* Free the watch and its queued events, in steps of their number. */
 void dfi__local_watch_end(struct local_watch *watch);
 
 /* A hook of the table. */

@@ -72,7 +72,7 @@ static void complete(
 	if (call->watch && ret == 0)
 		call->watch->made = true;
 	else if (call->watch)
-		TAILQ_REMOVE(&client->watches, call->watch, link);
+		dfi__watch_remove(client, call->watch);
 	set_result(call, ret, reply);
 }
 
@@ -205,12 +205,11 @@ static int submit(struct client_call *call)
 	if (ret)
 		return ret;
 	call->id = call->request->id;
-	TAILQ_INSERT_TAIL(&client->calls, call, link);
-	if (call->watch) {
-		call->watch->id = call->id;
-		TAILQ_INSERT_TAIL(&client->watches, call->watch, link);
-	}
-	return 0;
+	if (call->watch)
+		ret = dfi__watch_add(client, call->watch, call->id);
+	if (!ret)
+		TAILQ_INSERT_TAIL(&client->calls, call, link);
+	return ret;
 }
 
 struct batch {

@@ -298,7 +298,20 @@ static int answer_key(struct remote_client *client, struct kept_key *kept,
 	return 0;
 }
 
-/* In both lists, unanswered requests are near the end. */
+/* Handle an answer about a watch: 0, or why the attempt fails. */
+static int answer_watch(struct remote_client *client,
+    struct remote_watch *watch, const Dfi__Registry__Reply *reply)
+{
+	if (reply->error && !watch->own)
+		return dfi__fail(
+		    -ENOTCONN, "registry %s: %s", client->address, reply->text);
+	if (reply->error)
+		dfi__watch_refused(watch);
+	watch->asked = false;
+	client->restore->n_unanswered--;
+	return 0;
+}
+
 static int answer(
     struct remote_client *client, const Dfi__Registry__Reply *reply)
 {
@@ -307,23 +320,14 @@ static int answer(
 
 	if (client->restore->step == RESTORE_GREETING)
 		return dfi__reconnect_answer(client, reply);
+	watch = dfi__watch_find(client, reply->id);
+	if (watch && watch->asked)
+		return answer_watch(client, watch, reply);
+	/* Those that are not answered are near the end. */
 	TAILQ_FOREACH_REVERSE(kept, &client->kept, kept_list, link)
 	{
 		if (kept->request == reply->id)
 			return answer_key(client, kept, reply);
-	}
-	TAILQ_FOREACH_REVERSE(watch, &client->watches, watch_list, link)
-	{
-		if (!watch->asked || watch->id != reply->id)
-			continue;
-		if (reply->error && !watch->own)
-			return dfi__fail(-ENOTCONN, "registry %s: %s",
-			    client->address, reply->text);
-		if (reply->error)
-			dfi__watch_refused(watch);
-		watch->asked = false;
-		client->restore->n_unanswered--;
-		break;
 	}
 	return 0;
 }

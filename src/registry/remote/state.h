@@ -70,6 +70,9 @@ struct remote_client {
 	struct call_list calls;
 	struct abandoned_list abandoned;
 	struct watch_list watches;
+	void *watch_tree; /* the same, by id */
+	/* Where a walk that runs functions of watches goes on; or NULL. */
+	struct remote_watch *next_watch;
 
 	pthread_mutex_t entrance; /* recursive; held while inside */
 	unsigned n_entered;       /* how often, by that thread */

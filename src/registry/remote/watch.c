@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client's watches: a list. Events are delivered as they arrive, so the
- * thread that has entered the client and removes a watch knows that its
- * function doesn't run any more.
+ * The client's watches: a list for walks, and a tree for finding the one that
+ * an event is for. Events are delivered as they arrive, so the thread that has
+ * entered the client and removes a watch knows that its function doesn't run
+ * any more.
  *
  * Each watch keeps the keys that it has reported, so that it can tell what has
  * changed when a restarted registry has none of them at first.
@@ -62,16 +63,46 @@ static void forget(struct remote_watch *watch, struct known_key *known)
 	free(known);
 }
 
-static struct remote_watch *find(struct remote_client *client, uint64_t id)
+static int compare_ids(const void *a, const void *b)
 {
-	struct remote_watch *watch;
+	uint64_t x = ((const struct remote_watch *)a)->id;
+	uint64_t y = ((const struct remote_watch *)b)->id;
 
-	TAILQ_FOREACH(watch, &client->watches, link)
-	{
-		if (watch->id == id)
-			return watch;
+	return x < y ? -1 : x > y;
+}
+
+struct remote_watch *dfi__watch_find(
+    const struct remote_client *client, uint64_t id)
+{
+	struct remote_watch probe = { .id = id };
+	void *node = tfind(&probe, &client->watch_tree, compare_ids);
+
+	return node ? *(struct remote_watch **)node : NULL;
+}
+
+static int fail_memory(void)
+{
+	return dfi__fail(-ENOMEM, "no memory for a registry watch");
+}
+
+int dfi__watch_add(
+    struct remote_client *client, struct remote_watch *watch, uint64_t id)
+{
+	watch->id = id;
+	if (!tsearch(watch, &client->watch_tree, compare_ids)) {
+		dfi__client_send_unwatch(client, id);
+		return fail_memory();
 	}
-	return NULL;
+	TAILQ_INSERT_TAIL(&client->watches, watch, link);
+	return 0;
+}
+
+void dfi__watch_remove(struct remote_client *client, struct remote_watch *watch)
+{
+	if (client->next_watch == watch)
+		client->next_watch = TAILQ_NEXT(watch, link);
+	TAILQ_REMOVE(&client->watches, watch, link);
+	tdelete(watch, &client->watch_tree, compare_ids);
 }
 
 /* Hash 0 means: not reported before. */
@@ -91,7 +122,7 @@ static void deliver(struct remote_client *client, uint64_t id,
 		.type = REGISTRY_DELETE,
 		.replaced = true,
 	};
-	struct remote_watch *watch = find(client, id);
+	struct remote_watch *watch = dfi__watch_find(client, id);
 	bool add = event->type == REGISTRY_PUT, missing;
 	struct known_key *known;
 	uint64_t hash;
@@ -120,7 +151,7 @@ static void deliver(struct remote_client *client, uint64_t id,
 		if (missing)
 			watch->fn(watch->arg, &gone);
 		/* fn may have ended the watch. */
-		if (missing && !find(client, id))
+		if (missing && !dfi__watch_find(client, id))
 			return;
 	}
 	watch->fn(watch->arg, event);
@@ -146,27 +177,18 @@ void dfi__watch_deliver(
 	deliver(client, message->watch, &event);
 }
 
-static struct remote_watch *next_untold(
-    struct remote_client *client, enum registry_event_type type)
-{
-	struct remote_watch *watch;
-
-	TAILQ_FOREACH(watch, &client->watches, link)
-	{
-		if (watch->made && watch->told != type)
-			return watch;
-	}
-	return NULL;
-}
-
 void dfi__watch_tell(
     struct remote_client *client, enum registry_event_type type)
 {
 	struct registry_event event = { .type = type };
 	struct remote_watch *watch;
 
-	/* Start over each time: the function may end any watch. */
-	while ((watch = next_untold(client, type))) {
+	/* The function may end any watch, see dfi__watch_remove(). */
+	client->next_watch = TAILQ_FIRST(&client->watches);
+	while ((watch = client->next_watch)) {
+		client->next_watch = TAILQ_NEXT(watch, link);
+		if (!watch->made || watch->told == type)
+			continue;
 		watch->told = type;
 		watch->fn(watch->arg, &event);
 	}
@@ -204,8 +226,13 @@ int dfi__watch_renew(struct remote_client *client, struct remote_watch *watch)
 	twalk_r(watch->known, mark_missing, NULL);
 	dfi__watch_fill(watch, &request, &op);
 	ret = dfi__client_send(client, &request);
+	if (ret)
+		return ret;
+	/* Without memory it stays in the list, for the next attempt. */
+	tdelete(watch, &client->watch_tree, compare_ids);
 	watch->id = request.id;
-	return ret;
+	return tsearch(watch, &client->watch_tree, compare_ids) ? 0
+								: fail_memory();
 }
 
 static void collect_missing(const void *node, VISIT visit, void *arg)
@@ -229,18 +256,6 @@ static void take_missing(struct remote_watch *watch)
 		tdelete(known, &watch->known, compare_keys);
 }
 
-static struct remote_watch *next_expired(struct remote_client *client)
-{
-	struct remote_watch *watch;
-
-	TAILQ_FOREACH(watch, &client->watches, link)
-	{
-		if (watch->expired)
-			return watch;
-	}
-	return NULL;
-}
-
 void dfi__watch_expire_missing(struct remote_client *client)
 {
 	struct registry_event event = { .type = REGISTRY_DELETE };
@@ -251,9 +266,14 @@ void dfi__watch_expire_missing(struct remote_client *client)
 	{
 		take_missing(watch);
 	}
-	/* Start over each time: the function may end any watch. */
-	while ((watch = next_expired(client))) {
+	/* The function may end any watch, see dfi__watch_remove(). */
+	client->next_watch = TAILQ_FIRST(&client->watches);
+	while ((watch = client->next_watch)) {
 		known = watch->expired;
+		if (!known) {
+			client->next_watch = TAILQ_NEXT(watch, link);
+			continue;
+		}
 		watch->expired = known->next;
 		event.key = known->key;
 		watch->fn(watch->arg, &event);
@@ -302,9 +322,11 @@ struct remote_watch *dfi__watch_follow(struct remote_client *client,
 		dfi__client_send_unwatch(client, id);
 		return NULL;
 	}
-	watch->id = id;
+	if (dfi__watch_add(client, watch, id)) {
+		dfi__watch_free(watch);
+		return NULL;
+	}
 	watch->made = watch->own = true;
-	TAILQ_INSERT_TAIL(&client->watches, watch, link);
 	return watch;
 }
 
@@ -316,7 +338,7 @@ void dfi__watch_free_all(struct remote_client *client)
 		next = TAILQ_NEXT(watch, link);
 		if (!watch->made)
 			continue;
-		TAILQ_REMOVE(&client->watches, watch, link);
+		dfi__watch_remove(client, watch);
 		dfi__watch_free(watch);
 	}
 }
@@ -337,7 +359,7 @@ static int end(void *arg)
 	struct remote_watch *watch = arg;
 	struct remote_client *client = remote_of(watch->base.client);
 
-	TAILQ_REMOVE(&client->watches, watch, link);
+	dfi__watch_remove(client, watch);
 	if (watch->asked)
 		dfi__restore_forget(client);
 	dfi__client_send_unwatch(client, watch->id);

@@ -16,7 +16,7 @@ struct remote_client;
 struct remote_watch {
 	struct registry_watch base;
 	TAILQ_ENTRY(remote_watch) link;
-	uint64_t id; /* of the request that made it */
+	uint64_t id; /* of the request that made it; in the tree by it */
 	bool made;   /* the registry has confirmed it */
 	/* What it was last notified of: LOST, CUT or BACK. */
 	enum registry_event_type told;
@@ -46,6 +46,19 @@ void dfi__watch_deliver(
 /* Report LOST, CUT or BACK to each watch whose last report differs. (loop) */
 void dfi__watch_tell(
     struct remote_client *client, enum registry_event_type type);
+
+/*
+ * Put the watch, with the id of its request, at the end of the list and into
+ * the tree. -ENOMEM: neither, and the watch is ended at the registry.
+ */
+int dfi__watch_add(
+    struct remote_client *client, struct remote_watch *watch, uint64_t id);
+/* Take it out of both. A walk that would go on there goes on behind it. */
+void dfi__watch_remove(
+    struct remote_client *client, struct remote_watch *watch);
+/* NULL: there is none, or not any more. */
+struct remote_watch *dfi__watch_find(
+    const struct remote_client *client, uint64_t id);
 
 /* Make the watch of a key's put; id is its request's. NULL: no memory. */
 struct remote_watch *dfi__watch_follow(struct remote_client *client,

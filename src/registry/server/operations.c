@@ -38,6 +38,7 @@ static int lease_grant(struct session *session,
 {
 	uint32_t ttl_ms = request->lease_grant->ttl_ms;
 	int64_t ttl_ns = ttl_ms ? (int64_t)ttl_ms * NS_PER_MS : INT64_MAX;
+	int64_t now = clock_now_ns();
 	int ret;
 
 	(void)reply;
@@ -47,12 +48,13 @@ static int lease_grant(struct session *session,
 		return dfi__fail(-EINVAL,
 		    "a lease of %u ms: 0 or %d to %d are allowed", ttl_ms,
 		    TTL_MIN_MS, TTL_MAX_MS);
-	ret = dfi__table_grant(session->server->table, session, ttl_ns,
-	    clock_now_ns(), &session->lease);
+	ret = dfi__table_grant(
+	    session->server->table, session, ttl_ns, now, &session->lease);
 	if (ret)
 		return ret;
 	session->ttl_ms = ttl_ms;
-	dfi__server_arm_expiry(session->server);
+	if (ttl_ms)
+		dfi__server_arm_expiry(session->server, now + ttl_ns);
 	return 0;
 }
 

@@ -41,10 +41,10 @@ struct dfi_registry {
 	pid_t pid;
 };
 
-void dfi__server_arm_expiry(struct server *server)
+static void set_expiry(struct server *server, int64_t next)
 {
-	int64_t next = dfi__table_next_expiry(server->table), left;
 	struct timeval delay;
+	int64_t left;
 
 	if (next == server->expiry_due)
 		return;
@@ -59,6 +59,13 @@ void dfi__server_arm_expiry(struct server *server)
 	delay.tv_sec = left / 1000000;
 	delay.tv_usec = left % 1000000;
 	evtimer_add(server->expiry_timer, &delay);
+}
+
+/* If the timer fires for a lease that has gone, it looks for the next one. */
+void dfi__server_arm_expiry(struct server *server, int64_t expiry)
+{
+	if (expiry < server->expiry_due)
+		set_expiry(server, expiry);
 }
 
 static void on_expiry(evutil_socket_t fd, short what, void *arg)
@@ -86,7 +93,7 @@ static void on_expiry(evutil_socket_t fd, short what, void *arg)
 	dfi__table_expire(server->table, now);
 	dfi__server_settle(server);
 	server->expiry_due = 0;
-	dfi__server_arm_expiry(server);
+	set_expiry(server, dfi__table_next_expiry(server->table));
 }
 
 static void on_accept(void *arg, int fd)

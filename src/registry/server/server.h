@@ -20,6 +20,7 @@
 #include <dfi/registry.h>
 
 #include "base/log.h"
+#include "key_tree.h"
 #include "listen.h"
 #include "table.h"
 #include "turns.h"
@@ -55,6 +56,7 @@ struct server {
 	struct visitor_room strangers; /* live, before their greeting */
 	size_t n_sessions;             /* live, after it */
 	size_t n_closing;
+	struct tree members; /* by id, see session_lease.c */
 	struct log_throttle refusals[N_REFUSALS];
 	size_t max_connections;
 	size_t max_output;
@@ -70,7 +72,7 @@ struct server {
 /* How long the start and the stop wait for the thread; only tests change it. */
 extern uint32_t dfi__server_loop_ms;
 
-/* A lease was granted: set the timer of its expiry. */
-void dfi__server_arm_expiry(struct server *server);
+/* A lease was granted that expires then: the timer fires no later. */
+void dfi__server_arm_expiry(struct server *server, int64_t expiry);
 
 #endif

@@ -45,6 +45,7 @@ static void leave_list(struct session *session)
 		server->n_closing--;
 	} else {
 		TAILQ_REMOVE(&server->live, session, link);
+		dfi__session_leave_member(session);
 		if (session->greeted)
 			server->n_sessions--;
 		else

@@ -19,6 +19,7 @@
 
 struct bufferevent;
 struct event;
+struct member;
 struct server;
 struct snapshot;
 
@@ -29,6 +30,8 @@ struct session {
 	TAILQ_ENTRY(session) link; /* in server.live, .closing or .doomed */
 	TAILQ_ENTRY(session) unsent_link; /* in server.unsent, if unsent */
 	TAILQ_ENTRY(session) behind_link; /* in server.turns, if behind */
+	TAILQ_ENTRY(session) member_link; /* in its member, if it has one */
+	struct member *member; /* its client, once it has greeted; or NULL */
 	struct snapshot *snapshot; /* a snapshot that is being sent, or NULL */
 	Dfi__Registry__Message *held; /* a change that waits, or NULL */
 	size_t queued;                /* bytes in the output */
@@ -47,11 +50,10 @@ struct session {
 	uint32_t n_follows;         /* of TABLE_FOLLOW */
 	struct visitor_place place; /* in server.strangers, until it greets */
 	bool greeted;               /* the versions agree, so it counts */
-	bool past;                  /* its client has a later connection, */
-	bool has_past; /* it may have earlier connections that are past */
-	bool paused;   /* not read until it takes answers */
-	bool behind;   /* not read before its turn, see turns.h */
-	bool closing;  /* only its last reply is to be sent */
+	bool past;                  /* its client has a later connection */
+	bool paused;                /* not read until it takes answers */
+	bool behind;                /* not read before its turn, see turns.h */
+	bool closing;               /* only its last reply is to be sent */
 	bool doomed;
 	bool direct;  /* the stream is written at once, see stream.h, */
 	bool writing; /* but libevent is at it now */
@@ -147,9 +149,12 @@ void dfi__session_lives(struct session *session);
 
 /*
  * The client's earlier connections are past. -ESTALE: it has a later one than
- * this.
+ * this. -ENOMEM.
  */
 int dfi__session_leave_behind(struct session *session);
+
+/* It is no connection of its client any more. */
+void dfi__session_leave_member(struct session *session);
 
 /* End the client's earlier connections and all that they hold. */
 void dfi__session_end_past(struct session *session);

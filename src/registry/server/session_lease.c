@@ -7,30 +7,74 @@
 #include "session.h"
 
 #include <errno.h>
-#include <stdbool.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "key_tree.h"
 #include "server.h"
 #include "snapshot.h"
+
+/* A client that tells its id, while it has live connections. */
+struct member {
+	struct tree_leaf leaf; /* first; its text is the id */
+	uint64_t id;
+	struct session_list sessions; /* each left those before it behind */
+};
+
+static struct member *get_member(struct server *server, uint64_t id)
+{
+	struct member *member = (struct member *)dfi__tree_find(
+	    &server->members, &id, sizeof(id));
+
+	if (member)
+		return member;
+	member = calloc(1, sizeof(*member));
+	if (!member)
+		return NULL;
+	member->id = id;
+	member->leaf.text = &member->id;
+	member->leaf.size = sizeof(member->id);
+	TAILQ_INIT(&member->sessions);
+	if (!dfi__tree_insert(&server->members, &member->leaf))
+		return member;
+	free(member);
+	return NULL;
+}
+
+void dfi__session_leave_member(struct session *session)
+{
+	struct member *member = session->member;
+
+	if (!member)
+		return;
+	session->member = NULL;
+	TAILQ_REMOVE(&member->sessions, session, member_link);
+	if (!TAILQ_EMPTY(&member->sessions))
+		return;
+	dfi__tree_remove(&session->server->members, &member->leaf);
+	free(member);
+}
+
+/* The client's connection before this one, or NULL. */
+static struct session *before(const struct session *session)
+{
+	return session->member ? TAILQ_PREV(session, session_list, member_link)
+			       : NULL;
+}
 
 void dfi__session_lives(struct session *session)
 {
 	struct table *table = session->server->table;
 	int64_t now = clock_now_ns();
-	struct session *other;
+	const struct session *other;
 
 	if (session->lease)
 		dfi__table_keepalive(table, session->lease, now);
-	if (!session->has_past)
-		return;
 	/* Keys that it has not reclaimed yet must stay until it can. */
-	TAILQ_FOREACH(other, &session->server->live, link)
-	{
-		if (other->past && other->client == session->client &&
-		    other->lease)
+	for (other = before(session); other; other = before(other))
+		if (other->lease)
 			dfi__table_keepalive(table, other->lease, now);
-	}
 }
 
 /*
@@ -40,45 +84,37 @@ void dfi__session_lives(struct session *session)
  * watches of that connection end: nobody reads their events, and they occupy
  * places.
  */
-int dfi__session_leave_behind(struct session *session)
+static void make_past(struct session *session)
 {
-	struct session *other;
-
-	TAILQ_FOREACH(other, &session->server->live, link)
-	{
-		if (other == session || other->client != session->client)
-			continue;
-		if (other->connection > session->connection)
-			return dfi__fail(
-			    -ESTALE, "the client has a later connection");
-		other->past = session->has_past = true;
-		dfi__table_unwatch_all(session->server->table, other);
-		other->n_watches = other->n_follows = 0;
-		dfi__snapshot_end(other);
-		dfi__session_set_reading(other);
-	}
-	return 0;
+	session->past = true;
+	dfi__table_unwatch_all(session->server->table, session);
+	session->n_watches = session->n_follows = 0;
+	dfi__snapshot_end(session);
+	dfi__session_set_reading(session);
 }
 
-static struct session *past_of(const struct session *session)
+int dfi__session_leave_behind(struct session *session)
 {
-	struct session *other;
+	struct member *member = get_member(session->server, session->client);
+	struct session *last;
 
-	TAILQ_FOREACH(other, &session->server->live, link)
-	{
-		if (other->past && other->client == session->client)
-			return other;
-	}
-	return NULL;
+	if (!member)
+		return dfi__fail(-ENOMEM, "no memory for a client");
+	last = TAILQ_LAST(&member->sessions, session_list);
+	if (last && last->connection > session->connection)
+		return dfi__fail(-ESTALE, "the client has a later connection");
+	TAILQ_INSERT_TAIL(&member->sessions, session, member_link);
+	session->member = member;
+	if (last)
+		make_past(last);
+	return 0;
 }
 
 void dfi__session_end_past(struct session *session)
 {
 	struct session *other;
 
-	session->has_past = false;
-	/* Start over each time: a notified session may be doomed. */
-	while ((other = past_of(session))) {
+	while ((other = before(session))) {
 		dfi__session_doom(other, NULL);
 		/* At once: later requests depend on it. */
 		dfi__session_release(other);
