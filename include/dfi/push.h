@@ -174,9 +174,9 @@ struct dfi_span {
 /*
  * Lend the free rest of the target's open segment, at least one tuple, until
  * the next call on this source. Without a commit nothing is sent. _n() lends
- * room for at least n > 0 tuples, or nothing, and sends the open segment if it
- * has less: the target gets the n tuples in one batch, which -EAGAIN never
- * cuts. -EMSGSIZE: a segment never has room for n; the text says for how many.
+ * room for n > 0 tuples or nothing, and sends an open segment with less: the
+ * target gets the n in one batch, uncut by -EAGAIN. -EMSGSIZE: a segment never
+ * has room for n; the text says for how many. A wrong argument is as in a push.
  */
 DFI_API int dfi_source_claim(
     struct dfi_source *source, uint32_t target, struct dfi_span *span);

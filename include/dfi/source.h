@@ -31,9 +31,9 @@
  * dfi_source_close() return the same.
  * A push that was refused (-EAGAIN, -ETIMEDOUT, -EINTR) makes the close fail
  * with its error, until a push or claim for that target finds room, or a mark
- * or flush that needed it; one refused for an argument does until the source
- * takes another tuple. So a stream that was cut short never looks whole: it is
- * enough to stop at the first error and to check the close.
+ * or flush that needed it. A push, claim or commit with a wrong argument does
+ * until the source takes another tuple. So a stream that was cut short never
+ * looks whole: stop at the first error and check the close.
  *
  * A source of a flow of kind DFI_COMBINE may combine tuples before it sends
  * them (enum dfi_source_combining): when it has too many groups, on a flush,

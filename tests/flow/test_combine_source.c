@@ -715,6 +715,8 @@ Test(combine_source, a_claim_of_n_has_room_for_all)
 	create(&attr);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.dfi, "f", 0, 0);
+	assert_error(dfi_source_claim_n(source, 0, most + 1, &span), -EMSGSIZE,
+	    "at most 4", "segment_size");
 	for (n = 1; n <= most; n++) {
 		cr_assert_eq(dfi_source_claim_n(source, 0, n, &span), 0, "%s",
 		    dfi_errmsg());
@@ -723,8 +725,6 @@ Test(combine_source, a_claim_of_n_has_room_for_all)
 			((struct kv *)span.tuples)[i] = (struct kv){ 7, 1 };
 		cr_assert_eq(dfi_source_commit(source, &span, n), 0);
 	}
-	assert_error(dfi_source_claim_n(source, 0, most + 1, &span), -EMSGSIZE,
-	    "at most 4", "segment_size");
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	expect_results(target, 1, 1 + 2 + 3 + 4);
 }

@@ -405,10 +405,22 @@ Test(source, stream_whose_last_tuple_was_refused_is_not_whole)
 {
 	struct dfi_source_cursor cursor;
 	struct kv kv = { 1, 1 };
+	struct dfi_span span;
 
 	open_both(2, 2);
 	cr_assert_eq(push(1), 0);
 	refuse_last(dfi_source_push_to(source, 1, &kv), -ERANGE, "target 1");
+	open_both(2, 2);
+	cr_assert_eq(push(1), 0);
+	refuse_last(dfi_source_claim(source, 1, &span), -ERANGE, "target 1");
+	open_both(2, 2);
+	cr_assert_eq(push(1), 0);
+	refuse_last(
+	    dfi_source_claim_n(source, 0, 3, &span), -EMSGSIZE, "at most 2");
+	open_both(2, 2);
+	cr_assert_eq(push(1), 0);
+	cr_assert_eq(dfi_source_claim(source, 0, &span), 0);
+	refuse_last(dfi_source_commit(source, &span, 3), -EINVAL, "3 tuples");
 	open_both(2, 2);
 	cr_assert_eq(push(1), 0);
 	refuse_last(
@@ -470,6 +482,8 @@ static int claim_soon(uint64_t first, uint32_t n)
 Test(source, claim_of_n_tuples_gives_room_for_all_or_nothing)
 {
 	open_both(4, 2);
+	assert_error(claim_and_commit(0, 5), -EMSGSIZE, "flow 'f'", "source 0",
+	    "5 tuples", "at most 4", "segment_size");
 	cr_assert_eq(claim_and_commit(0, 3), 0);
 	/* The rest has room for one: the segment goes, and the next is open. */
 	cr_assert_eq(claim_and_commit(3, 2), 0);
@@ -481,8 +495,6 @@ Test(source, claim_of_n_tuples_gives_room_for_all_or_nothing)
 	expect_batch(3, 4);
 	cr_assert_eq(claim_soon(11, 2), 0);
 	expect_batch(7, 4);
-	assert_error(claim_and_commit(13, 5), -EMSGSIZE, "flow 'f'", "source 0",
-	    "5 tuples", "at most 4", "segment_size");
 	close_both();
 }
 
@@ -498,9 +510,9 @@ Test(source, claim_of_n_in_a_flow_for_latency_is_of_one)
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &flow), 0);
 	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
 	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
-	cr_assert_eq(claim_and_commit(0, 1), 0);
 	assert_error(
-	    claim_and_commit(1, 2), -EMSGSIZE, "at most 1", "DFI_BANDWIDTH");
+	    claim_and_commit(0, 2), -EMSGSIZE, "at most 1", "DFI_BANDWIDTH");
+	cr_assert_eq(claim_and_commit(0, 1), 0);
 	expect_batch(0, 1);
 	close_both();
 }

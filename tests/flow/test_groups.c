@@ -742,7 +742,9 @@ TEST_EACH(chosen_set_ends_the_span_that_is_lent)
 	cr_assert_eq(dfi_source_claim(source, DFI_ALL_TARGETS, &span), 0);
 	cr_assert_eq(dfi_source_choose(source, BIT(0)), 0);
 	assert_error(dfi_source_commit(source, &span, 1), -EINVAL, "span");
+	cr_assert_eq(push(source, BIT(0), 0), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	expect_tuple(targets[0], 0);
 	expect_end(targets[0]);
 	expect_end(targets[1]);
 	close_targets(2);

@@ -814,6 +814,8 @@ TEST_EACH(claim_of_n_and_batch_to_all_are_for_all_targets)
 	cr_assert_eq(push(source, 2), 0);
 	cr_assert_eq(
 	    dfi_source_push_batch_to(source, DFI_ALL_TARGETS, kvs, 3), 3);
+	assert_error(dfi_source_claim_n(source, DFI_ALL_TARGETS, 5, &span),
+	    -EMSGSIZE, "at most 4");
 	/* Of its segment two are left. */
 	cr_assert_eq(dfi_source_claim_n(source, DFI_ALL_TARGETS, 3, &span), 0,
 	    "%s", dfi_errmsg());
@@ -821,8 +823,6 @@ TEST_EACH(claim_of_n_and_batch_to_all_are_for_all_targets)
 	for (i = 0; i < 3; i++)
 		((struct kv *)span.tuples)[i] = kv_of(0, 6 + i);
 	cr_assert_eq(dfi_source_commit(source, &span, 3), 0);
-	assert_error(dfi_source_claim_n(source, DFI_ALL_TARGETS, 5, &span),
-	    -EMSGSIZE, "at most 4");
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	for (i = 0; i < 2; i++) {
 		for (seq = 0; seq < 9; seq++)

@@ -995,6 +995,7 @@ Test(window, marks_belong_to_flows_that_are_marked)
 	struct dfi_source *source;
 	struct dfi_target *target;
 	struct dfi_span span;
+	const void *tuple;
 	uint64_t window;
 
 	create(&attr);
@@ -1019,8 +1020,10 @@ Test(window, marks_belong_to_flows_that_are_marked)
 	assert_error(dfi_target_window(target, NULL), -EINVAL, "NULL");
 	assert_error(dfi_target_window(NULL, &window), -EINVAL, "NULL");
 	assert_error(dfi_source_mark(NULL), -EINVAL, "NULL");
-	cr_assert_eq(dfi_source_close(source), 0);
-	end_target(target);
+	/* The claim was the last that was to move tuples. */
+	cr_assert_eq(dfi_source_close(source), -EMSGSIZE);
+	cr_assert_eq(consume_soon(target, &tuple), -ECANCELED);
+	cr_assert_eq(dfi_target_close(target), -ECANCELED);
 }
 
 Test(window, a_cursor_must_be_closed_before_a_mark)
@@ -1045,6 +1048,7 @@ Test(window, a_span_that_is_lent_ends_with_the_window)
 	struct dfi_source *source;
 	struct dfi_target *target;
 	struct dfi_span span;
+	const void *tuple;
 
 	create_with_segments(1, 1, DFI_WINDOW_MARKED, 8, 1);
 	target = open_target(rig.dfi, "f", 0, 0);
@@ -1052,8 +1056,9 @@ Test(window, a_span_that_is_lent_ends_with_the_window)
 	cr_assert_eq(dfi_source_claim(source, 0, &span), 0);
 	mark(source);
 	assert_error(dfi_source_commit(source, &span, 1), -EINVAL, "span");
-	cr_assert_eq(dfi_source_close(source), 0);
-	end_target(target);
+	cr_assert_eq(dfi_source_close(source), -EINVAL);
+	cr_assert_eq(consume_soon(target, &tuple), -ECANCELED);
+	cr_assert_eq(dfi_target_close(target), -ECANCELED);
 }
 
 Test(window, what_makes_no_sense_is_refused)

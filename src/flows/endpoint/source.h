@@ -210,9 +210,9 @@ int dfi__source_give_up(struct dfi_source *source);
 int dfi__source_fail(struct dfi_source *source, int err);
 
 /*
- * A tuple was refused with err for an argument; the text was just set. The
- * source stays usable, but its stream is not whole unless it takes another
- * tuple. Returns err.
+ * A push, claim or commit was refused with err for an argument; the text was
+ * just set. The source stays usable, but its stream is not whole unless it
+ * takes another tuple. Returns err.
  */
 int dfi__source_refuse(struct dfi_source *source, int err);
 

@@ -96,9 +96,10 @@ int dfi_source_claim(
 	if (ret < 0)
 		return ret;
 	if (!span)
-		return no_span(source, "claim");
+		return dfi__source_refuse(source, no_span(source, "claim"));
 	if (!source_find_lane(source, target, &lane))
-		return dfi__source_no_target(source, target);
+		return dfi__source_refuse(
+		    source, dfi__source_no_target(source, target));
 	return claim(source, target, lane, 1, span);
 }
 
@@ -109,13 +110,16 @@ int dfi_source_claim_n(struct dfi_source *source, uint32_t target, uint32_t n,
 	int ret = dfi__source_check_free(source);
 	uint32_t lane = 0;
 
-	if (!ret && !span)
+	if (ret < 0)
+		return ret;
+	if (!span)
 		ret = no_span(source, "claim");
-	if (!ret && !source_find_lane(source, target, &lane))
+	else if (!source_find_lane(source, target, &lane))
 		ret = dfi__source_no_target(source, target);
-	if (!ret)
+	else
 		ret = check_claim(source, lane, n);
-	return ret < 0 ? ret : claim(source, target, lane, n, span);
+	return ret < 0 ? dfi__source_refuse(source, ret)
+		       : claim(source, target, lane, n, span);
 }
 
 static int commit(struct dfi_source *source, const struct dfi_span *span,
@@ -128,23 +132,26 @@ static int commit(struct dfi_source *source, const struct dfi_span *span,
 	if (ret < 0)
 		return ret;
 	if (!span)
-		return no_span(source, "commit");
+		return dfi__source_refuse(source, no_span(source, "commit"));
 	if (!source->claimed || span->tuples != source->claimed ||
 	    !source_find_lane(source, span->target, &number) ||
 	    source_lane_is_closed(source, number) ||
 	    span->tuples != source->head.lanes[number].next)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': %s %u: commit: the span is not the one "
-		    "that was claimed last",
-		    source->flow.name, SOURCE_ID(source));
+		return dfi__source_refuse(source,
+		    dfi__fail(-EINVAL,
+			"flow '%s': %s %u: commit: the span is not the one "
+			"that was claimed last",
+			source->flow.name, SOURCE_ID(source)));
 	lane = &source->head.lanes[number];
 	if (count > span->count ||
 	    (uint64_t)count * source->head.tuple_size >
 		(uint64_t)(source->writers[number].end - lane->next))
-		return dfi__fail(-EINVAL,
-		    "flow '%s': %s %u: commit: %u tuples are more than "
-		    "the %u that were claimed",
-		    source->flow.name, SOURCE_ID(source), count, span->count);
+		return dfi__source_refuse(source,
+		    dfi__fail(-EINVAL,
+			"flow '%s': %s %u: commit: %u tuples are more than "
+			"the %u that were claimed",
+			source->flow.name, SOURCE_ID(source), count,
+			span->count));
 	source->claimed = NULL;
 	more = more && source_may_hold(source);
 	if (more)
