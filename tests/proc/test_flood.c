@@ -199,20 +199,34 @@ static void find_own_socket(char address[128])
 	    name + 1);
 }
 
-static void expect_stat(void)
+/* Whether dfi-info gets the flow's counters; line has what it says otherwise.
+ */
+static bool stat_counts(char line[sizeof(registry.line)])
 {
 	struct child stat;
-	bool counted = false;
-	double start = now();
+	bool counted = false, silent = false;
 
 	child_spawn(&stat, DFI_BIN_DIR "/dfi-info", "stat", NULL);
 	while (child_read(&stat)) {
-		cr_assert_null(
-		    strstr(stat.line, "no counters"), "%s", stat.line);
+		if (strstr(stat.line, "no counters")) {
+			silent = true;
+			strcpy(line, stat.line);
+		}
 		counted |= strstr(stat.line, "numbers") != NULL;
 	}
 	cr_assert_eq(child_wait(&stat), 0);
-	cr_assert(counted);
+	cr_assert(silent || counted);
+	return counted;
+}
+
+/* A busy machine may need several tries; their times add up. */
+static void expect_stat(void)
+{
+	char line[sizeof(registry.line)];
+	double start = now();
+
+	while (!stat_counts(line))
+		cr_assert_leq(now(), start + 30, "%s", line);
 	times[n_times++] = now() - start;
 }
 
