@@ -309,11 +309,6 @@ void dfi__loop_finish(
 	}
 }
 
-void dfi__loop_stop(struct loop *loop)
-{
-	dfi__loop_finish(loop, NULL, NULL, DEADLINE_NEVER);
-}
-
 int dfi__loop_start_until(
     const char *name, int64_t deadline, struct loop **loop)
 {

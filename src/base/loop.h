@@ -33,16 +33,11 @@ struct loop_post {
 int dfi__loop_start(const char *name, struct loop **loop);
 
 /*
- * Run all pending posts, end the loop, join the thread, and free the loop.
- * Before that, free all events on the base, by a dfi__loop_call(). For tests:
- * there is no deadline. Not from the loop's own thread.
- */
-void dfi__loop_stop(struct loop *loop);
-
-/*
- * As dfi__loop_stop(), but the thread first runs last(arg), unless last is
- * NULL; calls run at once there. The caller waits until the deadline. After
- * that, the thread does the rest when it runs, and the library stays loaded.
+ * Run all pending posts, and then last(arg) unless last is NULL; there, calls
+ * run at once. End the loop, join the thread, and free the loop. By then all
+ * events on the base are freed, by a dfi__loop_call() or by last. The caller
+ * waits until the deadline. After that, the thread does the rest when it runs,
+ * and the library stays loaded. Not from the loop's own thread.
  */
 void dfi__loop_finish(
     struct loop *loop, void (*last)(void *arg), void *arg, int64_t deadline);

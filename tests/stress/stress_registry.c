@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "registry/client/client.h"
+#include "tests/unit/stop_loop.h"
 
 #define N_SHARING 4
 #define N_COMING 2
@@ -283,7 +284,7 @@ int main(void)
 		}
 		run(&stress, registry);
 		dfi__client_close(stress.client);
-		dfi__loop_stop(stress.loop);
+		stop_loop(stress.loop);
 		free((char *)stress.address);
 	}
 	unlink(key);

@@ -16,6 +16,7 @@
 #include "buffers/writer.h"
 #include "stress_help.h"
 #include "transport/transport.h"
+#include "tests/unit/stop_loop.h"
 
 #define N_SEGMENTS 20000
 #define SEGMENT_TUPLES 5
@@ -191,6 +192,6 @@ int main(void)
 	/* Spinning: few turns, as they may cost a time slice each. */
 	run_ring(1024, UINT64_MAX - 1, DFI_WAIT_SPIN);
 	transport->ops->stop(transport);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	return EXIT_SUCCESS;
 }

@@ -11,6 +11,7 @@
 #include "base/settings.h"
 #include "stress_help.h"
 #include "transport/shm/shm.h"
+#include "tests/unit/stop_loop.h"
 
 #define N_PAIRS 3
 #define N_ROUNDS 400
@@ -170,8 +171,8 @@ int main(void)
 		n_reused += pairs[i].n_reused;
 	check(n_reused > 0, "no region was used again");
 	peer->ops->stop(peer);
-	dfi__loop_stop(peers);
+	stop_loop(peers);
 	owner->ops->stop(owner);
-	dfi__loop_stop(owners);
+	stop_loop(owners);
 	return EXIT_SUCCESS;
 }

@@ -19,6 +19,7 @@
 #include "registry/client/client.h"
 #include "security/security.h"
 #include "registry/wire/wire.h"
+#include "tests/unit/stop_loop.h"
 
 /* A deadline that only a hanging test reaches. */
 int64_t soon(void);

@@ -28,6 +28,7 @@
 #include "registry/client/client.h"
 #include "security/key_file.h"
 #include "transport/transport.h"
+#include "tests/unit/stop_loop.h"
 
 static struct rlimit before;
 
@@ -79,7 +80,7 @@ Test(files, that_a_thread_needs_are_told)
 	limit_files(4);
 	cr_assert_eq(dfi__loop_start("t", &loop), 0, "%s", dfi_errmsg());
 	setrlimit(RLIMIT_NOFILE, &before);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 #define N_LOOPS 2000
@@ -96,7 +97,7 @@ static void *start_loops(void *arg)
 		if (ret)
 			continue;
 		++*n_started;
-		dfi__loop_stop(loop);
+		stop_loop(loop);
 	}
 	return NULL;
 }
@@ -159,7 +160,7 @@ Test(files, that_a_registry_and_its_client_need_are_told)
 			  loop, text, NULL, 0, deadline_in_ms(60000), &client),
 	    "registry unix:@dfi-files-", 1);
 	setrlimit(RLIMIT_NOFILE, &before);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 
@@ -253,7 +254,7 @@ Test(files, that_shared_memory_needs_are_told)
 	dfi__shm_ops.region.destroy(region);
 	for (i = 0; i < 2; i++)
 		dfi__shm_ops.stop(transports[i]);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 Test(files, of_the_system_have_another_remedy)
@@ -296,7 +297,7 @@ Test(files, of_the_system_are_known_before_they_are_used_up)
 	dfi__files_nr_open = 0;
 	cr_assert_eq(dfi__loop_start("loop", &loop), 0);
 	cr_assert_gt(dfi__files_nr_open, 0);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 /* In a child without standard files. Returns the line that fails. */

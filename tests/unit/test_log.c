@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "tests/unit/stop_loop.h"
 
 #define LONG_MS 60000
 /* The longest time of a call that is not held up, on a busy machine. */
@@ -181,7 +182,7 @@ Test(log, a_full_pipe_does_not_hold_a_control_thread_up)
 	    dfi__loop_call(loop, log_in_loop, NULL, DEADLINE_NEVER), 0);
 	cr_assert_lt(clock_now_ns() - start, SOON_NS);
 	expect_counted_gap();
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 /* The pipe's other users would notice. */

@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/loop_impl.h"
 #include "base/memory.h"
+#include "tests/unit/stop_loop.h"
 
 static struct loop *loop;
 
@@ -47,7 +48,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 TestSuite(loop, .init = setup, .fini = teardown);
@@ -154,7 +155,7 @@ static struct place place_of_loop(void)
 	cr_assert_eq(dfi__loop_start("other", &other), 0, "%s", dfi_errmsg());
 	cr_assert_eq(
 	    dfi__loop_call(other, look_at_place, &place, DEADLINE_NEVER), 0);
-	dfi__loop_stop(other);
+	stop_loop(other);
 	return place;
 }
 
@@ -627,7 +628,7 @@ Test(loop, without_the_descriptor_that_wakes_it_runs_calls)
 	close_those_of(&other, 1);
 	cr_assert_eq(
 	    dfi__loop_call(other, count_up, &count, DEADLINE_NEVER), 1);
-	dfi__loop_stop(other);
+	stop_loop(other);
 }
 
 Test(loop, without_any_descriptor_runs_calls_and_is_broken)
@@ -643,5 +644,5 @@ Test(loop, without_any_descriptor_runs_calls_and_is_broken)
 		cr_assert_gt(
 		    dfi__loop_call(other, count_up, &count, DEADLINE_NEVER), 0);
 	cr_assert(dfi__loop_is_broken(other));
-	dfi__loop_stop(other);
+	stop_loop(other);
 }

@@ -21,6 +21,7 @@
 #include "base/loop.h"
 #include "transport/verbs/events.h"
 #include "transport/verbs/multicast/multicast.h"
+#include "tests/unit/stop_loop.h"
 
 #include "../proc/descriptors.h"
 
@@ -51,7 +52,7 @@ static void stop(void)
 	if (!transport)
 		return;
 	dfi__verbs_ops.stop(transport);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 TestSuite(multicast, .init = start, .fini = stop);
@@ -557,7 +558,7 @@ Test(multicast, transport_starts_and_stops_while_the_control_thread_does_not)
 	dfi__verbs_ops.stop(transport);
 	transport = NULL;
 	end_holding(&holding, thread);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 static int do_nothing(void *arg)
@@ -584,5 +585,5 @@ Test(multicast_stopped, a_port_closes_while_the_control_thread_does_not_run)
 	end_holding(&holding, thread);
 	cr_assert_eq(dfi__loop_call(loop, do_nothing, NULL, DEADLINE_NEVER), 0);
 	cr_assert_lt(fcntl(timer, F_GETFD), 0, "it is closed");
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }

@@ -108,7 +108,7 @@ ParameterizedTest(struct transport *transport, registry, keys_are_kept)
 	cr_assert_eq(dfi__client_delete(client, "a", 0, soon()), 0);
 	cr_assert_eq(dfi__client_get(client, "a", soon(), &value), -ENOENT);
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
@@ -146,7 +146,7 @@ ParameterizedTest(
 	ear_expect(&ear, "+p/b=1 +p/kept=2 +p/a=3 -p/a -p/b ");
 	dfi__client_unwatch(watch);
 	dfi__client_close(other);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 
@@ -166,7 +166,7 @@ static void setup(void)
 static void teardown(void)
 {
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 

@@ -71,7 +71,7 @@ static int open_error(const char *address)
 	ret = dfi__client_open(loop, address, &insecure, 0, soon(), &client);
 	if (!ret)
 		dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	return ret;
 }
 
@@ -87,7 +87,7 @@ static int open_error_of_stranger(const char *address)
 	int ret;
 
 	ret = dfi__client_open(loop, address, NULL, 0, soon(), &client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	return ret;
 }
 
@@ -252,7 +252,7 @@ Test(address, a_path_of_107_bytes_works)
 	registry = start_at(address);
 	client = open_client(loop, registry);
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 
@@ -435,7 +435,7 @@ Test(address, a_client_at_a_socket_that_is_mounted_alone_is_told_so)
 	cr_assert_eq(open_error(inside), -ECONNREFUSED);
 	cr_assert_not_null(strstr(dfi_errmsg(), "mount its directory"));
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 	umount(path_of(inside));
 	unlink(path_of(inside));
@@ -455,7 +455,7 @@ Test(address, a_leftover_socket_is_replaced)
 	cr_assert_eq(st.st_mode & 0777, 0600);
 	client = open_client(loop, registry);
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 
@@ -471,7 +471,7 @@ Test(address, a_registry_that_lives_is_not_replaced)
 	cr_assert_not_null(strstr(dfi_errmsg(), "in use"));
 	client = open_client(loop, registry);
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 	snprintf(name, sizeof(name), "unix:@dfi-test-taken-%d", getpid());
 	registry = start_at(name);
@@ -547,7 +547,7 @@ Test(address, of_many_that_find_a_leftover_one_wins)
 	cr_assert_not_null(winner);
 	client = open_client(loop, winner);
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(winner);
 }
 

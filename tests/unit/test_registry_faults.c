@@ -53,7 +53,7 @@ static void setup(void)
 static void teardown(void)
 {
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 
@@ -712,7 +712,7 @@ Test(client, tries_again_if_its_connection_is_closed_without_a_word)
 	cr_assert_eq(open_fake(&fake, 60000), 0, "%s", dfi_errmsg());
 	dfi__client_close(client);
 	pthread_join(thread, NULL);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	fake_stop(&fake);
 }
 
@@ -723,7 +723,7 @@ Test(client, a_registry_that_never_answers_is_etimedout)
 	fake_start(&fake, NULL, NULL);
 	cr_assert_eq(open_fake(&fake, 100), -ETIMEDOUT);
 	cr_assert_not_null(strstr(dfi_errmsg(), fake.address));
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	fake_stop(&fake);
 }
 
@@ -742,7 +742,7 @@ Test(client, what_is_no_registry_is_eproto)
 	fake_start(&fake, answer_garbage, NULL);
 	cr_assert_eq(open_fake(&fake, 60000), -EPROTO);
 	cr_assert_not_null(strstr(dfi_errmsg(), "no registry"));
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	fake_stop(&fake);
 }
 
@@ -766,7 +766,7 @@ Test(client, a_registry_of_another_version_is_eproto)
 	fake_start(&fake, answer_newer, NULL);
 	cr_assert_eq(open_fake(&fake, 60000), -EPROTO);
 	cr_assert_not_null(strstr(dfi_errmsg(), "version 77"));
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	fake_stop(&fake);
 }
 
@@ -811,7 +811,7 @@ Test(client, an_answer_that_comes_too_late_is_dropped)
 	sem_post(&given_up);
 	cr_assert_eq(dfi__client_delete(client, "b", 0, soon()), 0);
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	fake_stop(&fake);
 }
 
@@ -873,7 +873,7 @@ Test(client, a_key_that_is_created_too_late_is_deleted)
 	sem_post(&late.given_up);
 	sem_wait(&late.undone);
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	fake_stop(&fake);
 	cr_assert_str_eq(late.deleted, "mine");
 	cr_assert_eq(late.revision, 77);
@@ -918,7 +918,7 @@ Test(client, a_watch_that_timed_out_hears_nothing)
 	cr_assert_eq(dfi__client_delete(client, "b", 0, soon()), 0);
 	cr_assert_str_eq(ear.log, "");
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	fake_stop(&fake);
 }
 
@@ -940,7 +940,7 @@ Test(client, a_call_does_not_outlive_the_connection)
 	    dfi__client_get(client, "a", DEADLINE_NEVER, &value), -ENOTCONN);
 	cr_assert_not_null(strstr(dfi_errmsg(), fake.address));
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	fake_stop(&fake);
 }
 
@@ -980,7 +980,7 @@ Test(client, answers_that_make_no_sense_are_ebadmsg)
 	    dfi__client_list(client, "a", soon(), &values, &count), -EBADMSG);
 	cr_assert_eq(dfi__client_delete(client, "a", 0, soon()), -EBADMSG);
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	fake_stop(&fake);
 }
 
@@ -1069,5 +1069,5 @@ Test(client, is_not_kept_connecting_by_a_forked_child)
 	cr_assert_eq(
 	    (int)(intptr_t)ret, -ECONNREFUSED, "%d", (int)(intptr_t)ret);
 	close(filler);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }

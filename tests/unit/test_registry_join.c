@@ -30,7 +30,7 @@ static void teardown(void)
 {
 	dfi__client_close(client);
 	dfi__client_close(other);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 
@@ -229,7 +229,7 @@ Test(join_faults, what_is_answered_too_late_is_taken_back)
 	sem_post(&late.given_up);
 	sem_wait(&late.undone);
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	fake_stop(&fake);
 	cr_assert_neq(late.unwatched, 0);
 	cr_assert_str_eq(late.deleted, "p/late");

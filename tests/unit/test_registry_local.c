@@ -54,8 +54,8 @@ static void teardown(void)
 {
 	dfi__client_close(client);
 	dfi__client_close(other);
-	dfi__loop_stop(loop);
-	dfi__loop_stop(other_loop);
+	stop_loop(loop);
+	stop_loop(other_loop);
 }
 
 TestSuite(local, .init = setup, .fini = teardown);
@@ -354,7 +354,7 @@ static void *open_often(void *arg)
 		dfi__client_leave(interest.watch, key);
 		dfi__client_close(opened);
 	}
-	dfi__loop_stop(own);
+	stop_loop(own);
 	return NULL;
 }
 
@@ -416,7 +416,7 @@ static int use_in_child(void)
 	if (put(own, "b", "1"))
 		return 4;
 	dfi__client_close(own);
-	dfi__loop_stop(child_loop);
+	stop_loop(child_loop);
 	return 0;
 }
 

@@ -46,7 +46,7 @@ static void teardown(void)
 {
 	dfi__client_close(owner);
 	dfi__client_close(watcher);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 
@@ -452,7 +452,7 @@ static void end_play(struct play *play)
 	sem_post(&play->back);
 	dfi__client_close(owner);
 	fake_stop(&play->fake);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 static void lose_and_forget(bool in_watches)
@@ -941,7 +941,7 @@ static void end_relay(struct relay *relay, struct registry_client *client)
 	dfi__client_close(client);
 	fake_stop(&relay->play.fake);
 	dfi__client_close(watcher);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 

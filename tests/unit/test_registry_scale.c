@@ -41,7 +41,7 @@ static void setup(void)
 static void teardown(void)
 {
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 

@@ -91,7 +91,7 @@ static void await_attempts(int n)
 static void close_all(void)
 {
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	if (registry)
 		dfi_registry_stop(registry);
 }

@@ -119,7 +119,7 @@ Test(registry_stopped, stops_in_time_and_its_thread_does_the_rest)
 	hold(false);
 	expect_that_another_starts_at(address);
 	dfi__client_close(client);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 Test(registry_stopped, stays_if_its_thread_does_not_run)

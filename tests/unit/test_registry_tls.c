@@ -98,7 +98,7 @@ static void teardown(void)
 {
 	assert_served();
 	dfi__client_close(member);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	dfi_registry_stop(registry);
 }
 
@@ -477,7 +477,7 @@ static void stop_and_start(void)
 {
 	dfi_registry_stop(registry);
 	dfi__client_close(member);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	unlink(key.key);
 	setup_key();
 }
@@ -935,7 +935,7 @@ Test(registry_insecure, is_said_at_every_start_and_by_both_sides)
 		cr_assert_eq(open_with(&insecure), 0, "%s", dfi_errmsg());
 		dfi_registry_stop(registry);
 	}
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 Test(registry_insecure, and_secure_at_once_makes_no_sense)

@@ -84,7 +84,7 @@ static void stop_watching(void)
 {
 	dfi__client_exit(client);
 	dfi__client_destroy(client, soon());
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 	free(watchers);
 }
 

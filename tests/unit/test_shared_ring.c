@@ -22,6 +22,7 @@
 #include "transport/shm/message.h"
 #include "transport/shm/shm.h"
 #include "dumped.h"
+#include "tests/unit/stop_loop.h"
 
 enum {
 	N_READERS = 4,
@@ -58,7 +59,7 @@ static void teardown(void)
 
 	for (i = 0; i < 2; i++) {
 		dfi__shm_ops.stop(shm[i]);
-		dfi__loop_stop(loops[i]);
+		stop_loop(loops[i]);
 	}
 }
 

@@ -33,6 +33,7 @@
 #include "base/wait.h"
 #include "transport/shm/message.h"
 #include "transport/shm/shm.h"
+#include "tests/unit/stop_loop.h"
 
 #include "../proc/descriptors.h"
 #include "dumped.h"
@@ -113,7 +114,7 @@ static void start(struct side *side)
 static void stop(struct side *side)
 {
 	side->transport->ops->stop(side->transport);
-	dfi__loop_stop(side->loop);
+	stop_loop(side->loop);
 }
 
 static void setup(void)

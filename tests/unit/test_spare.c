@@ -23,6 +23,7 @@
 #include "base/loop.h"
 #include "base/settings.h"
 #include "transport/shm/shm.h"
+#include "tests/unit/stop_loop.h"
 
 #include "../proc/descriptors.h"
 
@@ -55,7 +56,7 @@ static void start(struct side *side)
 static void stop(struct side *side)
 {
 	side->transport->ops->stop(side->transport);
-	dfi__loop_stop(side->loop);
+	stop_loop(side->loop);
 }
 
 static void setup(void)

@@ -16,6 +16,7 @@
 #include "base/loop.h"
 #include "transport/verbs/connection/connection.h"
 #include "transport/verbs/verbs.h"
+#include "tests/unit/stop_loop.h"
 
 static struct rdma_event_channel channel;
 static struct rdma_cm_id id;
@@ -276,7 +277,7 @@ Test(verbs_connect, flood_of_requests_lets_the_control_thread_do_its_work)
 			 deadline_in_ms(10000)),
 	    0, "%s", dfi_errmsg());
 	dfi__verbs_unlisten(&verbs);
-	dfi__loop_stop(verbs.loop);
+	stop_loop(verbs.loop);
 }
 
 /* ---- Descriptors ----------------------------------------------------------

@@ -15,6 +15,7 @@
 #include "base/loop.h"
 #include "base/settings.h"
 #include "fake_transport.h"
+#include "tests/unit/stop_loop.h"
 
 static const uint32_t counts[] = { 1, 2, 3, 4, 7, 32 };
 static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
@@ -243,7 +244,7 @@ Test(writer_reader, stream_crosses_every_wrap_around_in_shared_memory)
 		transport->ops->region.destroy(region);
 	}
 	transport->ops->stop(transport);
-	dfi__loop_stop(loop);
+	stop_loop(loop);
 }
 
 /* Read what is there: bytes of one stream, from *read on. */
