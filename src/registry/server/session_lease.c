@@ -110,11 +110,22 @@ int dfi__session_leave_behind(struct session *session)
 	return 0;
 }
 
+/* The first of the client's connections before this one, or NULL. */
+static struct session *first_before(const struct session *session)
+{
+	struct session *first = session->member
+	    ? TAILQ_FIRST(&session->member->sessions)
+	    : NULL;
+
+	return first == session ? NULL : first;
+}
+
+/* In the order in which they were made: others hear of their keys in it. */
 void dfi__session_end_past(struct session *session)
 {
 	struct session *other;
 
-	while ((other = before(session))) {
+	while ((other = first_before(session))) {
 		dfi__session_doom(other, NULL);
 		/* At once: later requests depend on it. */
 		dfi__session_release(other);
