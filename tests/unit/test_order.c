@@ -185,7 +185,7 @@ Test(order, first_of_several_holes_ends_the_flow)
 Test(order, hole_that_nobody_can_fill_is_an_error)
 {
 	uint64_t place;
-	char text[64];
+	char text[160];
 	uint32_t r;
 
 	EACH_REPLICATION(r)
@@ -197,8 +197,11 @@ Test(order, hole_that_nobody_can_fill_is_an_error)
 		finish(0, 0);
 		expect(0, 0);
 		cr_assert_eq(consume(), -EBADMSG, "%s", dfi_errmsg());
-		snprintf(text, sizeof(text), "position %lu of the order",
-		    (unsigned long)place);
+		snprintf(text, sizeof(text),
+		    "position %lu of the order: of all that have not ended, "
+		    "source 1 is the next, with its segment 0 at position %lu",
+		    (unsigned long)(place - MERGE_FIRST_PLACE),
+		    (unsigned long)(place + 1 - MERGE_FIRST_PLACE));
 		cr_assert_not_null(
 		    strstr(dfi_errmsg(), text), "%s", dfi_errmsg());
 		end(-EBADMSG);

@@ -64,13 +64,19 @@ void dfi__order_close_target(struct dfi_target *target)
 	target->sequencer = NULL;
 }
 
+/* As dfi_target_consume() counts: the first segment of a flow is at 0. */
+static unsigned long position_of(uint64_t place)
+{
+	return (unsigned long)(place - MERGE_FIRST_PLACE);
+}
+
 static int fail_place(
     const struct dfi_target *target, uint32_t ring, uint64_t place)
 {
 	return dfi__fail(-EBADMSG,
 	    "segment %lu: its position is %lu, but all below %lu are delivered",
-	    (unsigned long)target->readers[ring].seq, (unsigned long)place,
-	    (unsigned long)target->merge->place);
+	    (unsigned long)target->readers[ring].seq, position_of(place),
+	    position_of(target->merge->place));
 }
 
 /*
@@ -151,16 +157,19 @@ bool dfi__order_changed(const struct dfi_target *target)
 int dfi__order_check(const struct dfi_target *target)
 {
 	const struct merge *merge = target->merge;
+	uint32_t ring;
 
 	if (likely(merge->n_next < target->n_open || !merge->n_next ||
 		merge_is_due(merge)))
 		return 0;
+	ring = merge_first(merge);
 	return dfi__fail(-EBADMSG,
 	    "flow '%s': target %u: no source has sent what belongs at position "
-	    "%lu of the order, and all that have not ended have sent what "
-	    "comes "
-	    "later",
-	    target->flow.name, target->index, (unsigned long)merge->place);
+	    "%lu of the order: of all that have not ended, source %u is the "
+	    "next, with its segment %lu at position %lu",
+	    target->flow.name, target->index, position_of(merge->place), ring,
+	    (unsigned long)target->readers[ring].seq,
+	    position_of(merge->places[ring]));
 }
 
 /* The draw() of the replica writer. */
