@@ -221,20 +221,25 @@ int dfi__verbs_slot_is_free(struct remote *base)
 	return has_room(conn);
 }
 
+/*
+ * A wait for a word's number shows by itself whether the peer is there. A probe
+ * would do harm: whenever something is acknowledged, soft-RoCE postpones the
+ * repetition of what is not (the kernel's rxe_comp.c, retrans_timer), and
+ * nothing else acknowledges a number. So once the answer is lost twice, probes
+ * would postpone it for ever.
+ */
+static void probe(struct verbs_remote *remote)
+{
+	if (remote->layout.n_slots)
+		dfi__verbs_probe(remote->conn);
+}
+
 void dfi__verbs_arm_remote(struct remote *base)
 {
 	struct verbs_remote *remote = (struct verbs_remote *)base;
 
 	ibv_req_notify_cq(remote->conn->sends, 0);
-	/*
-	 * A wait for a word's number shows by itself whether the peer is there.
-	 * A probe would do harm: whenever something is acknowledged, soft-RoCE
-	 * postpones the repetition of what is not (the kernel's rxe_comp.c,
-	 * retrans_timer), and nothing else acknowledges a number. So once the
-	 * answer is lost twice, probes would postpone it for ever.
-	 */
-	if (remote->layout.n_slots)
-		dfi__verbs_probe(remote->conn);
+	probe(remote);
 	dfi__verbs_arm(base->transport);
 }
 
@@ -247,7 +252,7 @@ int dfi__verbs_remote_progress(struct remote *base)
 
 	dfi__verbs_progress(base->transport, 1);
 	if (++remote->waits % PROBE_WAITS == 0)
-		dfi__verbs_probe(remote->conn);
+		probe(remote);
 	if (atomic_peek(&remote->conn->broken) ||
 	    dfi__verbs_poll_sends(remote->conn))
 		return dfi__verbs_lost(remote);
