@@ -148,6 +148,21 @@ Test(verbs_add, number_that_the_device_gives_up_is_a_broken_connection)
 	cr_assert(conn.broken);
 }
 
+/* As soft-RoCE does if it takes another acknowledgement for the answer. */
+Test(verbs_add, completion_without_a_number_breaks_the_connection)
+{
+	uint64_t number = 0;
+
+	ask();
+	answer(7);
+	cr_assert_eq(take(&number), 1);
+	ask();
+	may_complete = n_posted;
+	cr_assert_eq(take(&number), -ECONNRESET);
+	cr_assert_eq(number, 7, "the last number was given again");
+	cr_assert(conn.broken);
+}
+
 /* It would delay the queue pair's next request if the answer is lost. */
 Test(verbs_add, no_probe_goes_behind_a_number_that_is_waited_for)
 {
@@ -159,6 +174,18 @@ Test(verbs_add, no_probe_goes_behind_a_number_that_is_waited_for)
 	cr_assert_eq(n_posted, 1, "a probe went out behind it");
 	answer(1);
 	cr_assert_eq(take(&number), 1);
+}
+
+/* A spinning thread looks for itself. */
+Test(verbs_add, no_probe_goes_before_a_number_that_is_asked_for)
+{
+	unsigned looks;
+
+	pthread_mutex_init(&verbs.table, NULL);
+	for (looks = 0; looks < 10000; looks++)
+		cr_assert_eq(
+		    words.base.transport->ops->ring.progress(&words.base), 0);
+	cr_assert_eq(n_posted, 0, "a probe went out");
 }
 
 Test(verbs_add, who_waits_for_a_ring_probes_its_owner)

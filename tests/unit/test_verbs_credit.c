@@ -190,8 +190,8 @@ Test(verbs_credit, answer_beyond_all_room_breaks_the_connection)
 	uint32_t i;
 
 	for (i = 0; i < MAX_SENDS; i++)
-		cr_assert_eq(dfi__verbs_send(&conn, &message), 0);
-	cr_assert_eq(dfi__verbs_send(&conn, &message), -ECONNRESET);
+		cr_assert_eq(dfi__verbs_send(&conn, &message, false), 0);
+	cr_assert_eq(dfi__verbs_send(&conn, &message, false), -ECONNRESET);
 	cr_assert_str_eq(
 	    dfi__verbs_why(&conn), "fake0 port 1: its send queue is full");
 }

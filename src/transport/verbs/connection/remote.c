@@ -47,7 +47,7 @@ static void leave_conn(
 	message.link = remote->link;
 	message.to_link = remote->to_link; /* may come late, if not opened */
 	/* Under the lock, because the answer may come at once. */
-	remote->closing = opened && !dfi__verbs_send(conn, &message);
+	remote->closing = opened && !dfi__verbs_send(conn, &message, false);
 	if (!--conn->n_remotes)
 		conn->writer = NULL;
 	if (!remote->closing || atomic_peek(&remote->base.lost))
@@ -96,6 +96,18 @@ static int opening_failed(
 #define ANSWER_CHECK_NS (INT64_C(100) * NS_PER_MS)
 
 /*
+ * Whether the owner has refused the ring, or the ring may be used: that of a
+ * word only when nothing is under way that soft-RoCE could mix up with an
+ * addition (data/counter.c).
+ */
+static bool is_answered(const struct verbs_remote *remote)
+{
+	return remote->opened < 0 ||
+	    (remote->opened &&
+		(remote->layout.n_slots || verbs_is_quiet(remote->conn)));
+}
+
+/*
  * Wait for the owner's answer. The request may find that the connection is
  * broken.
  */
@@ -109,7 +121,7 @@ static int await_answer(struct verbs *verbs, const struct verbs_remote *remote,
 	int ret;
 
 	pthread_mutex_lock(&verbs->table);
-	while (!remote->opened && !given_up) {
+	while (!is_answered(remote) && !given_up) {
 		now = clock_now_ns();
 		if (now >= deadline)
 			break;
@@ -120,7 +132,7 @@ static int await_answer(struct verbs *verbs, const struct verbs_remote *remote,
 		(void)dfi__verbs_poll_sends(remote->conn);
 		given_up = wait_limit_given_up(wait_limit);
 	}
-	ret = remote->opened ? remote->opened : -ETIMEDOUT;
+	ret = is_answered(remote) ? remote->opened : -ETIMEDOUT;
 	pthread_mutex_unlock(&verbs->table);
 	return ret;
 }
@@ -139,7 +151,8 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 		.rkey = remote->image.mr->rkey,
 		.ring = ring,
 	};
-	int ret = dfi__verbs_send(remote->conn, &message);
+	int ret = dfi__verbs_send(
+	    remote->conn, &message, !remote->layout.n_slots);
 
 	/* No word is set: the answer is a message, which wakes in any case. */
 	dfi__verbs_arm(&verbs->base);

@@ -101,6 +101,12 @@ bool dfi__verbs_is_busy(struct verbs_conn *conn);
 int dfi__verbs_make_room(struct verbs_conn *conn);
 int dfi__verbs_not_posted(struct verbs_conn *conn, int err);
 
+/* Nothing is under way; the last request was signalled, or it broke. */
+static inline bool verbs_is_quiet(const struct verbs_conn *conn)
+{
+	return conn->completed == conn->posted || atomic_peek(&conn->broken);
+}
+
 /* The number of the next work request, and whether it is signalled. */
 static inline int verbs_number(
     struct verbs_conn *conn, struct ibv_send_wr *wr, bool signal)
@@ -159,9 +165,9 @@ int dfi__verbs_poll_sends(struct verbs_conn *conn);
  */
 void dfi__verbs_probe(struct verbs_conn *conn);
 
-/* Send a message; returns what verbs_post() does. */
+/* Send a message, whose completion may be asked for; as verbs_post(). */
 int dfi__verbs_send(
-    struct verbs_conn *conn, const struct verbs_message *message);
+    struct verbs_conn *conn, const struct verbs_message *message, bool signal);
 
 /* Add up counters: those of connections that are freed, and all for users. */
 void dfi__verbs_add_counts(

@@ -8,10 +8,20 @@
  * Each user of a word has a connection for it alone. On a connection that
  * carries segments, the operation would wait behind them, and behind a target
  * that is stopped.
+ *
+ * Only one request at a time is under way on it. soft-RoCE takes any
+ * acknowledgement of an addition's number for its answer, and completes it
+ * without a result (the kernel's rxe_comp.c, check_psn() and check_ack()). A
+ * message or write before it causes one: if it is repeated after the addition
+ * was executed, the owner's device acknowledges all that it has executed
+ * (rxe_resp.c, duplicate_request()). So a ring of words is open only when its
+ * request has completed, and nobody probes. A result that is missing all the
+ * same is seen, as the word still has the mark.
  */
 #include "ring.h"
 
 #include "base/atomic.h"
+#include "base/compiler.h"
 #include "base/error.h"
 #include "transport/verbs/device/fail.h"
 
@@ -24,6 +34,9 @@ int dfi__verbs_check_atomics(const struct verbs *verbs)
 	    "max_qp_rd_atom), by which numbers are taken over RDMA",
 	    dfi__verbs_port(&verbs->device).text);
 }
+
+/* No result: no counter begins near it, or comes there within centuries. */
+#define NO_NUMBER UINT64_C(0x6e6f20726573756c)
 
 static _Atomic uint64_t *word_at(const struct remote *remote, uint64_t offset)
 {
@@ -48,6 +61,7 @@ int dfi__verbs_add(struct remote *base, uint64_t offset, uint64_t n)
 		.wr.atomic.rkey = remote->rkey,
 	};
 
+	atomic_set(word, NO_NUMBER);
 	verbs_count(&remote->conn->counts.messages, 1);
 	if (verbs_post(remote->conn, &wr, true))
 		return dfi__verbs_lost(remote);
@@ -59,13 +73,19 @@ int dfi__verbs_added(struct remote *base, uint64_t offset, uint64_t *before)
 {
 	struct verbs_remote *remote = (struct verbs_remote *)base;
 	struct verbs_conn *conn = remote->conn;
+	uint64_t number;
 	int err = 0;
 
 	if (conn->completed < remote->last)
 		err = dfi__verbs_poll_sends(conn);
 	if (conn->completed >= remote->last) {
 		/* The device writes it before it reports the completion. */
-		*before = atomic_observe(word_at(base, offset));
+		number = atomic_observe(word_at(base, offset));
+		if (unlikely(number == NO_NUMBER)) {
+			dfi__verbs_break(conn, "an addition had no result");
+			return dfi__verbs_lost(remote);
+		}
+		*before = number;
 		return 1;
 	}
 	/* After a device's failure nothing completes any more. */

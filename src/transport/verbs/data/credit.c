@@ -56,7 +56,7 @@ static void post_closed(struct verbs_link *link)
 
 	owe(link, VERBS_OWES_NOTHING);
 	*link = (struct verbs_link){ .conn = NULL };
-	(void)dfi__verbs_send(conn, &answer);
+	(void)dfi__verbs_send(conn, &answer, false);
 }
 
 int dfi__verbs_give_credit(struct region *region,

@@ -193,7 +193,7 @@ static void on_open(
 	};
 
 	answer.error = open_ring(conn, message, &answer);
-	(void)dfi__verbs_send(conn, &answer); /* or it is broken */
+	(void)dfi__verbs_send(conn, &answer, false); /* or it is broken */
 }
 
 /*

@@ -118,7 +118,7 @@ int dfi__verbs_post_held(struct verbs_conn *conn)
 }
 
 int dfi__verbs_send(
-    struct verbs_conn *conn, const struct verbs_message *message)
+    struct verbs_conn *conn, const struct verbs_message *message, bool signal)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)message,
@@ -132,7 +132,7 @@ int dfi__verbs_send(
 	};
 
 	verbs_count(&conn->counts.messages, 1);
-	return verbs_post(conn, &wr, false);
+	return verbs_post(conn, &wr, signal);
 }
 
 void dfi__verbs_probe(struct verbs_conn *conn)
