@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A client in the four flows of a leader: see replica_flows.c. The leader's
- * hello says whether the client is in them. When they end, the client repeats
- * the commands without an answer over the pair flows.
+ * handshake says whether the client is in them. When they end, the client
+ * repeats the commands without an answer over the pair flows.
  */
 #include <string.h>
 
@@ -24,16 +24,16 @@ void client_flows_leave(struct kv_client *client)
 }
 
 static struct link *add_link(struct kv_client *client, enum link_kind kind,
-    char which, const struct kv_flows_hello *hello)
+    char which, const struct kv_flows_handshake *handshake)
 {
 	struct link_setup setup = {
 		.kind = kind,
 		.helper = 1 + client->options.n_replicas,
-		.end = (unsigned)hello->end,
+		.end = (unsigned)handshake->end,
 		.once = true,
 	};
 
-	kv_shared_flow(setup.name, client->cluster, which, hello->id);
+	kv_shared_flow(setup.name, client->cluster, which, handshake->id);
 	return links_add(client->links, &setup);
 }
 
@@ -41,22 +41,22 @@ void client_flows_hear(
     struct kv_client *client, const struct kv_message *message)
 {
 	struct client_flows *flows = &client->flows;
-	struct kv_flows_hello hello = { .id = 0 };
+	struct kv_flows_handshake handshake = { .id = 0 };
 
 	if (client->leader != message->from)
 		return;
-	if (message->size >= sizeof(*message) + sizeof(hello))
-		memcpy(&hello, message->body, sizeof(hello));
-	if (hello.id == flows->id)
+	if (message->size >= sizeof(*message) + sizeof(handshake))
+		memcpy(&handshake, message->body, sizeof(handshake));
+	if (handshake.id == flows->id)
 		return;
 	client_flows_leave(client);
-	if (!hello.id)
+	if (!handshake.id)
 		return;
-	flows->id = hello.id;
+	flows->id = handshake.id;
 	flows->leader = message->from;
 	/* Open the target first: the leader's source waits for it. */
-	flows->in = add_link(client, LINK_SHARED_IN, 'r', &hello);
-	flows->out = add_link(client, LINK_SHARED_OUT, 'q', &hello);
+	flows->in = add_link(client, LINK_SHARED_IN, 'r', &handshake);
+	flows->out = add_link(client, LINK_SHARED_OUT, 'q', &handshake);
 	if (!flows->in || !flows->out)
 		client_flows_leave(client);
 }

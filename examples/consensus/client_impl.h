@@ -40,7 +40,7 @@ struct server {
 	bool welcome; /* it answers */
 	bool gateway; /* it takes requests though it may not lead */
 	bool lost;    /* a majority has lost its data, it says */
-	uint64_t hello_at;
+	uint64_t handshake_at;
 };
 
 /* The leader's four flows, if the client is in them. */
@@ -83,7 +83,7 @@ int client_fail(int ret, const char *format, ...)
 
 /* client_net.c */
 int net_open(struct kv_client *client);
-void net_turn(struct kv_client *client); /* hellos and probes that are due */
+void net_turn(struct kv_client *client); /* sends what is due */
 uint64_t net_due(const struct kv_client *client);
 struct kv_message *net_begin(
     struct kv_client *client, unsigned server, uint8_t type, size_t body);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A client's connections, and its search for the leader. A replica says that it
- * leads in its answer to a client's hello, and when it begins to lead. Without
- * a known leader, the client repeats its hello to all.
+ * leads in its answer to a client's handshake, and when it begins to lead.
+ * Without a known leader, the client repeats its handshake to all.
  */
 #include <dfi/error.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "client_impl.h"
 
-#define HELLO_NS 50000000
+#define HANDSHAKE_NS 50000000
 #define PROBE_NS 5000000
 
 struct kv_message *net_begin(
@@ -45,21 +45,22 @@ void net_send(struct kv_client *client, struct kv_message *message)
 	link_send(client->building, message->size);
 }
 
-static void say_hello(struct server *server)
+static void send_handshake(struct server *server)
 {
 	struct kv_client *client = server->client;
-	struct kv_client_hello hello = { .session = client->session };
+	struct kv_client_handshake handshake = { .session = client->session };
 	struct kv_message *message;
 
-	server->hello_at = client->now + HELLO_NS;
+	server->handshake_at = client->now + HANDSHAKE_NS;
 	if (!server->in_up || !server->out_up)
 		return;
-	message = net_begin(client, server->number, KV_HELLO, sizeof(hello));
+	message = net_begin(
+	    client, server->number, KV_HANDSHAKE, sizeof(handshake));
 	if (!message)
 		return;
 	kv_reply_flow(
-	    hello.replies, client->cluster, client->id, server->number);
-	memcpy(message->body, &hello, sizeof(hello));
+	    handshake.replies, client->cluster, client->id, server->number);
+	memcpy(message->body, &handshake, sizeof(handshake));
 	net_send(client, message);
 }
 
@@ -70,7 +71,7 @@ void net_probe(struct kv_client *client)
 	client->probe_at = client->now + PROBE_NS;
 	for (i = 0; i < client->options.n_replicas; i++)
 		if (client->servers[i].welcome)
-			say_hello(&client->servers[i]);
+			send_handshake(&client->servers[i]);
 }
 
 void net_lose_leader(struct kv_client *client)
@@ -152,7 +153,7 @@ static void on_receive(
 			return;
 		}
 		server = &client->servers[message->from];
-		if (message->type == KV_HELLO) {
+		if (message->type == KV_HANDSHAKE) {
 			welcome(server);
 			server->gateway = message->status & KV_GATEWAY;
 			server->lost = message->status & KV_LOST;
@@ -171,7 +172,7 @@ static void on_receive(
 	}
 }
 
-/* Both directions go down together: a new link begins with a hello. */
+/* Both directions go down together: a new link begins with a handshake. */
 static void on_line(void *arg, struct link *link, bool up)
 {
 	struct kv_client *client = arg;
@@ -189,7 +190,7 @@ static void on_line(void *arg, struct link *link, bool up)
 	else
 		server->out_up = up;
 	if (up) {
-		say_hello(server);
+		send_handshake(server);
 		return;
 	}
 	if (client->flows.leader == server->number)
@@ -276,8 +277,8 @@ void net_turn(struct kv_client *client)
 
 	for (i = 0; i < client->options.n_replicas; i++) {
 		server = &client->servers[i];
-		if (!server->welcome && client->now >= server->hello_at)
-			say_hello(server);
+		if (!server->welcome && client->now >= server->handshake_at)
+			send_handshake(server);
 	}
 	if (client->leader < 0 && client->now >= client->probe_at)
 		net_probe(client);
@@ -285,7 +286,7 @@ void net_turn(struct kv_client *client)
 
 uint64_t net_due(const struct kv_client *client)
 {
-	uint64_t due = client->now + HELLO_NS;
+	uint64_t due = client->now + HANDSHAKE_NS;
 
 	if (client->leader < 0 && client->probe_at < due)
 		due = client->probe_at;

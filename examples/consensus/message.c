@@ -150,7 +150,7 @@ static bool request_valid(const struct kv_message *message, size_t body)
 
 static bool from_client(const struct kv_message *message)
 {
-	return message->type == KV_HELLO || message->type == KV_REQUEST ||
+	return message->type == KV_HANDSHAKE || message->type == KV_REQUEST ||
 	    message->type == KV_STATUS;
 }
 

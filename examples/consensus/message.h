@@ -180,12 +180,12 @@ enum kv_message_type {
 	KV_GAP_DECIDE,
 	KV_GAP_DECIDED,
 	/* Client to replica, and back. */
-	KV_HELLO,   /* names the client's flow for replies */
-	KV_REQUEST, /* the body is a command */
-	KV_REPLY,   /* status; the body is a value */
-	KV_STATUS,  /* asks for counters; the reply's body is a text */
-	KV_VOTE,    /* a follower has accepted all slots of a fast path up to
-		       slot; session: the incarnation of the ballot's leader */
+	KV_HANDSHAKE, /* names the client's flow for replies */
+	KV_REQUEST,   /* the body is a command */
+	KV_REPLY,     /* status; the body is a value */
+	KV_STATUS,    /* asks for counters; the reply's body is a text */
+	KV_VOTE,      /* a follower has accepted all slots of a fast path up to
+			 slot; session: the incarnation of the ballot's leader */
 };
 
 struct kv_message {

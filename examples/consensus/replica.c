@@ -45,7 +45,7 @@ static void receive_message(struct replica *replica, struct line *line,
 	replica->heard[message->from] = replica->now;
 	if (message->type == KV_ACCEPTED)
 		replica->flows.has[message->from] = message->number;
-	if (message->type == KV_HELLO)
+	if (message->type == KV_HANDSHAKE)
 		bootstrap_receive(replica, message);
 	else if (replica->fast)
 		nopaxos_receive(replica->fast, replica->now, message);
@@ -93,7 +93,7 @@ static void on_line(void *arg, struct link *link, bool up)
 	switch (line->kind) {
 	case LINE_PEER_OUT:
 		if (up)
-			bootstrap_hello(replica, line->number);
+			bootstrap_handshake(replica, line->number);
 		break;
 	case LINE_PEER_IN:
 		if (!up && replica->paxos)

@@ -50,7 +50,7 @@ struct line {
 /* A client's place. */
 struct place {
 	struct line in, out;
-	uint64_t client; /* its id; 0: none has said hello */
+	uint64_t client; /* its id; 0: none has shaken hands */
 	uint64_t asked;  /* when its last request came */
 	char replies[LINK_MAX_NAME];
 	/*
@@ -138,7 +138,7 @@ struct replica {
 	enum kv_stage stage;
 	struct kv_config first; /* configuration of slot 1; all 0: not known */
 	uint64_t waiting[KV_MAX_REPLICAS]; /* incarnations with --bootstrap */
-	uint64_t hello_at;                 /* when hellos are said again */
+	uint64_t handshake_at;             /* when handshakes are sent again */
 	struct links *links;
 	struct line in[KV_MAX_REPLICAS], out[KV_MAX_REPLICAS];
 	struct link *building;  /* between begin and send */
@@ -199,7 +199,7 @@ void clients_flush(struct replica *replica);
 /* replica_bootstrap.c */
 void bootstrap_receive(
     struct replica *replica, const struct kv_message *message);
-void bootstrap_hello(struct replica *replica, unsigned peer);
+void bootstrap_handshake(struct replica *replica, unsigned peer);
 int bootstrap_turn(struct replica *replica); /* 0, or as replica_open() */
 
 /* replica_core.c: make the core; the disk is read. 0, or as replica_open(). */
@@ -211,7 +211,7 @@ void core_snapshots(struct replica *replica);
 int order_open(struct replica *replica);
 void order_turn(struct replica *replica);
 void order_hear(struct replica *replica, unsigned from,
-    const struct kv_replica_hello *hello);
+    const struct kv_replica_handshake *handshake);
 void order_line_changed(struct replica *replica, struct link *link, bool up);
 void order_receive(struct replica *replica, struct link *link,
     const struct kv_message *message, size_t size);
@@ -231,7 +231,7 @@ unsigned order_end_of(uint64_t ends, unsigned replica);
 /* replica_flows.c: the four flows, with options.flows. */
 void flows_turn(struct replica *replica);
 void flows_hear(struct replica *replica, unsigned from,
-    const struct kv_replica_hello *hello);
+    const struct kv_replica_handshake *handshake);
 void flows_line_changed(struct replica *replica, struct link *link, bool up);
 void flows_client_lost(struct replica *replica, unsigned place);
 /* Whether the four flows take the message; otherwise use the pair flow. */
@@ -239,7 +239,7 @@ bool flows_send(
     struct replica *replica, unsigned to, const struct kv_message *message);
 struct kv_message *flows_begin_reply(
     struct replica *replica, unsigned place, size_t size, struct link **link);
-struct kv_flows_hello flows_for_client(
+struct kv_flows_handshake flows_for_client(
     const struct replica *replica, unsigned place);
 struct place *flows_place(struct replica *replica, uint64_t client);
 

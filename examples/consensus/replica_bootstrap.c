@@ -11,11 +11,11 @@
 
 #include "replica.h"
 
-#define HELLO_NS 100000000
+#define HANDSHAKE_NS 100000000
 
-void bootstrap_hello(struct replica *replica, unsigned peer)
+void bootstrap_handshake(struct replica *replica, unsigned peer)
 {
-	struct kv_replica_hello hello = {
+	struct kv_replica_handshake handshake = {
 		.stage = replica->stage,
 		.n_replicas = replica->options.n_replicas,
 		.config = replica->first,
@@ -24,7 +24,7 @@ void bootstrap_hello(struct replica *replica, unsigned peer)
 	};
 	struct link *link = replica->out[peer].link;
 	struct kv_message *message;
-	size_t size = sizeof(*message) + sizeof(hello);
+	size_t size = sizeof(*message) + sizeof(handshake);
 
 	message = link ? link_begin(link, size) : NULL;
 	if (!message)
@@ -33,10 +33,10 @@ void bootstrap_hello(struct replica *replica, unsigned peer)
 		.cluster = replica->cluster,
 		.incarnation = replica->incarnation,
 		.size = (uint32_t)size,
-		.type = KV_HELLO,
+		.type = KV_HANDSHAKE,
 		.from = (uint8_t)replica->options.self,
 	};
-	memcpy(message->body, &hello, sizeof(hello));
+	memcpy(message->body, &handshake, sizeof(handshake));
 	link_send(link, size);
 }
 
@@ -46,17 +46,17 @@ static void greet_all(struct replica *replica)
 
 	for (i = 0; i < replica->options.n_replicas; i++)
 		if (i != replica->options.self)
-			bootstrap_hello(replica, i);
+			bootstrap_handshake(replica, i);
 }
 
 static void hear_of_cluster(struct replica *replica, unsigned from,
-    const struct kv_replica_hello *hello)
+    const struct kv_replica_handshake *handshake)
 {
 	const struct kv_member *self =
-	    &hello->config.members[replica->options.self];
+	    &handshake->config.members[replica->options.self];
 
 	if (self->incarnation == replica->incarnation) {
-		replica->first = hello->config;
+		replica->first = handshake->config;
 		replica->stage = KV_STAGE_LIVE;
 		return;
 	}
@@ -68,29 +68,29 @@ static void hear_of_cluster(struct replica *replica, unsigned from,
 void bootstrap_receive(
     struct replica *replica, const struct kv_message *message)
 {
-	struct kv_replica_hello hello;
+	struct kv_replica_handshake handshake;
 
-	if (message->size < sizeof(*message) + sizeof(hello))
+	if (message->size < sizeof(*message) + sizeof(handshake))
 		return;
-	memcpy(&hello, message->body, sizeof(hello));
-	if (hello.n_replicas != replica->options.n_replicas)
+	memcpy(&handshake, message->body, sizeof(handshake));
+	if (handshake.n_replicas != replica->options.n_replicas)
 		say(replica,
 		    "replica %u was started with --replicas %u, "
 		    "this one with %u: all need the same number",
-		    message->from, hello.n_replicas,
+		    message->from, handshake.n_replicas,
 		    replica->options.n_replicas);
 	if (replica->stage != KV_STAGE_WAITING) {
-		order_hear(replica, message->from, &hello);
-		flows_hear(replica, message->from, &hello);
-		if (hello.stage == KV_STAGE_WAITING)
-			bootstrap_hello(replica, message->from);
+		order_hear(replica, message->from, &handshake);
+		flows_hear(replica, message->from, &handshake);
+		if (handshake.stage == KV_STAGE_WAITING)
+			bootstrap_handshake(replica, message->from);
 		return;
 	}
-	replica->waiting[message->from] = hello.stage == KV_STAGE_WAITING
+	replica->waiting[message->from] = handshake.stage == KV_STAGE_WAITING
 	    ? message->incarnation
 	    : 0;
-	if (hello.stage == KV_STAGE_LIVE)
-		hear_of_cluster(replica, message->from, &hello);
+	if (handshake.stage == KV_STAGE_LIVE)
+		hear_of_cluster(replica, message->from, &handshake);
 }
 
 /* On replica 0, check that all are there. Then they are the first members. */
@@ -120,8 +120,8 @@ int bootstrap_turn(struct replica *replica)
 		greet_all(replica);
 		return ret;
 	}
-	if (replica->now >= replica->hello_at) {
-		replica->hello_at = replica->now + HELLO_NS;
+	if (replica->now >= replica->handshake_at) {
+		replica->handshake_at = replica->now + HANDSHAKE_NS;
 		greet_all(replica);
 	}
 	return 0;

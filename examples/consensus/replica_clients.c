@@ -109,10 +109,10 @@ static void refuse(struct replica *replica, struct place *place,
 
 static void greet(struct replica *replica, struct place *place)
 {
-	const struct kv_flows_hello flows = flows_for_client(
+	const struct kv_flows_handshake flows = flows_for_client(
 	    replica, place->in.number);
 	struct kv_message *message = begin_reply(
-	    replica, place, KV_HELLO, sizeof(flows));
+	    replica, place, KV_HANDSHAKE, sizeof(flows));
 
 	if (!message)
 		return;
@@ -133,7 +133,7 @@ void clients_tell_all(struct replica *replica)
 			greet(replica, &replica->places[i]);
 }
 
-static void take_hello(struct replica *replica, struct place *place,
+static void take_handshake(struct replica *replica, struct place *place,
     const struct kv_message *message)
 {
 	struct link_setup setup = {
@@ -142,14 +142,14 @@ static void take_hello(struct replica *replica, struct place *place,
 		.once = true,
 		.arg = &place->out,
 	};
-	struct kv_client_hello hello;
+	struct kv_client_handshake handshake;
 
-	if (message->size < sizeof(*message) + sizeof(hello))
+	if (message->size < sizeof(*message) + sizeof(handshake))
 		return;
-	memcpy(&hello, message->body, sizeof(hello));
-	hello.replies[sizeof(hello.replies) - 1] = '\0';
-	if (hello.session)
-		replica->sessions[place->in.number] = hello.session;
+	memcpy(&handshake, message->body, sizeof(handshake));
+	handshake.replies[sizeof(handshake.replies) - 1] = '\0';
+	if (handshake.session)
+		replica->sessions[place->in.number] = handshake.session;
 	if (place->out.link && place->client == message->incarnation) {
 		greet(replica, place);
 		return;
@@ -157,7 +157,7 @@ static void take_hello(struct replica *replica, struct place *place,
 	if (place->out.link)
 		link_close(place->out.link);
 	place->client = message->incarnation;
-	memcpy(setup.name, hello.replies, sizeof(setup.name));
+	memcpy(setup.name, handshake.replies, sizeof(setup.name));
 	place->out.link = links_add(replica->links, &setup);
 }
 
@@ -315,8 +315,8 @@ void clients_receive(struct replica *replica, struct place *place,
     const struct kv_message *message)
 {
 	switch (message->type) {
-	case KV_HELLO:
-		take_hello(replica, place, message);
+	case KV_HANDSHAKE:
+		take_handshake(replica, place, message);
 		break;
 	case KV_REQUEST:
 		take_request(replica, place, message);

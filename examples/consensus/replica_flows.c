@@ -77,7 +77,7 @@ static void tell(struct replica *replica, uint64_t ends)
 	replica->flows.tell_at = replica->now + TELL_NS;
 	for (i = 0; i < replica->options.n_replicas; i++)
 		if (i != replica->options.self && ends >> i & 1)
-			bootstrap_hello(replica, i);
+			bootstrap_handshake(replica, i);
 	clients_tell_all(replica);
 }
 
@@ -126,22 +126,22 @@ static void begin(
 }
 
 void flows_hear(struct replica *replica, unsigned from,
-    const struct kv_replica_hello *hello)
+    const struct kv_replica_handshake *handshake)
 {
 	struct flows *flows = &replica->flows;
 	unsigned self = replica->options.self, end;
 
 	if (!replica->options.flows || !replica->paxos ||
 	    paxos_leader(replica->paxos) != (int)from ||
-	    hello->flow == flows->id)
+	    handshake->flow == flows->id)
 		return;
 	if (flows->id)
 		leave(replica);
-	if (!hello->flow || !(hello->ends >> self & 1) ||
-	    !(hello->ends >> from & 1))
+	if (!handshake->flow || !(handshake->ends >> self & 1) ||
+	    !(handshake->ends >> from & 1))
 		return;
-	begin(replica, hello->flow, from, hello->ends);
-	end = order_end_of(hello->ends & ~(UINT64_C(1) << from), self);
+	begin(replica, handshake->flow, from, handshake->ends);
+	end = order_end_of(handshake->ends & ~(UINT64_C(1) << from), self);
 	/* Open the target first: the leader's source waits for it. */
 	if (!add_link(replica, FLOW_ACCEPTS, LINK_SHARED_IN, end, 0, 0) ||
 	    !add_link(replica, FLOW_VOTES, LINK_SHARED_OUT, end, 0, 0))
@@ -367,15 +367,15 @@ struct kv_message *flows_begin_reply(
 	return message;
 }
 
-/* The four flows, as a client's hello says them; id 0: it is in none. */
-struct kv_flows_hello flows_for_client(
+/* The four flows, as a client's handshake says them; id 0: it is in none. */
+struct kv_flows_handshake flows_for_client(
     const struct replica *replica, unsigned place)
 {
 	const struct flows *flows = &replica->flows;
 
 	if (!flows->client_ends[place])
-		return (struct kv_flows_hello){ .id = 0 };
-	return (struct kv_flows_hello){
+		return (struct kv_flows_handshake){ .id = 0 };
+	return (struct kv_flows_handshake){
 		.id = flows->id,
 		.end = flows->client_ends[place] - 1u,
 	};

@@ -259,14 +259,14 @@ static void enter_flow(
 }
 
 void order_hear(struct replica *replica, unsigned from,
-    const struct kv_replica_hello *hello)
+    const struct kv_replica_handshake *handshake)
 {
-	if (!replica->fast || !hello->flow ||
-	    hello->flow == replica->order.flow ||
+	if (!replica->fast || !handshake->flow ||
+	    handshake->flow == replica->order.flow ||
 	    paxos_leader(replica->paxos) != (int)from ||
-	    !(hello->ends >> replica->options.self & 1))
+	    !(handshake->ends >> replica->options.self & 1))
 		return;
-	enter_flow(replica, hello->flow, hello->ends, false);
+	enter_flow(replica, handshake->flow, handshake->ends, false);
 }
 
 void order_line_changed(struct replica *replica, struct link *link, bool up)
@@ -290,7 +290,7 @@ static void tell(struct replica *replica)
 	replica->order.tell_at = replica->now + TELL_NS;
 	for (i = 0; i < replica->options.n_replicas; i++)
 		if (i != replica->options.self && replica->order.ends >> i & 1)
-			bootstrap_hello(replica, i);
+			bootstrap_handshake(replica, i);
 }
 
 /* The replicas that could be in a flow now. */

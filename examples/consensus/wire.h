@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names of flows, and the bodies of KV_HELLO. Flows of a cluster called kv:
+ * The names of flows, and the bodies of KV_HANDSHAKE. Flows of a cluster called
+ * kv:
  *
  *	kv.0-1         from replica 0 to replica 1
  *	kv.2.c7        a client's place at replica 2, number 7
@@ -29,15 +30,15 @@ enum {
 	KV_INDEX_READ = 1, /* a get that needs no place in the log */
 };
 
-/* The stage of a replica that says hello to another. */
+/* The stage of a replica that shakes hands with another. */
 enum kv_stage {
 	KV_STAGE_WAITING = 1, /* with --bootstrap, for the others */
 	KV_STAGE_JOINING,     /* without; it knows of no cluster */
 	KV_STAGE_LIVE,        /* the cluster exists */
 };
 
-/* The body of a replica's KV_HELLO to another. */
-struct kv_replica_hello {
+/* The body of a replica's KV_HANDSHAKE to another. */
+struct kv_replica_handshake {
 	uint32_t stage;
 	uint32_t n_replicas;
 	/* KV_STAGE_LIVE: of slot 1, if it is known here; else all 0. */
@@ -51,23 +52,23 @@ struct kv_replica_hello {
 };
 
 /*
- * The body of a client's KV_HELLO. A replica answers with its own, and sends it
- * again when it begins to lead. In it, as in replies, the argument is 1 + the
- * number of the leading replica, or 0 if it knows none.
+ * The body of a client's KV_HANDSHAKE. A replica answers with its own, and
+ * sends it again when it begins to lead. In it, as in replies, the argument is
+ * 1 + the number of the leading replica, or 0 if it knows none.
  */
-struct kv_client_hello {
+struct kv_client_handshake {
 	char replies[LINK_MAX_NAME]; /* the client's flow */
 	uint64_t session;            /* the client's, or 0 */
 };
 
-/* Flags of a replica's KV_HELLO to a client, in its status. */
+/* Flags of a replica's KV_HANDSHAKE to a client, in its status. */
 enum {
 	KV_GATEWAY = 1, /* it takes requests though it may not lead */
 	KV_LOST = 2,    /* it would answer them with KV_NO_QUORUM */
 };
 
-/* The body of a replica's KV_HELLO to a client. */
-struct kv_flows_hello {
+/* The body of a replica's KV_HANDSHAKE to a client. */
+struct kv_flows_handshake {
 	uint64_t id;  /* of the four flows that it is in, or 0 */
 	uint64_t end; /* its number there, as a source and as a target */
 };

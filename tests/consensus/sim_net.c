@@ -64,7 +64,7 @@ static const char *type_name(enum kv_message_type type)
 		NAME(GAP_REQUEST);
 		NAME(GAP_DECIDE);
 		NAME(GAP_DECIDED);
-		NAME(HELLO);
+		NAME(HANDSHAKE);
 		NAME(REQUEST);
 		NAME(REPLY);
 		NAME(STATUS);

@@ -31,7 +31,7 @@ struct links {
 	void *arg;
 	struct link all[MAX_LINKS];
 	unsigned n;
-	bool greet; /* the replica owes a hello */
+	bool greet; /* the replica owes a handshake */
 	bool owes;  /* an answer to the request that was asked */
 	struct kv_command asked;
 };
@@ -120,7 +120,7 @@ void link_send(struct link *link, size_t size)
 	struct links *links = link->links;
 
 	touch(link);
-	links->greet |= size && message->type == KV_HELLO;
+	links->greet |= size && message->type == KV_HANDSHAKE;
 	if (!size || message->type != KV_REQUEST)
 		return;
 	links->owes = true;
@@ -145,21 +145,21 @@ static void say(struct links *links, const struct kv_message *message)
 	    (const char *)(const void *)message, sizeof(*message));
 }
 
-static void say_hello(struct links *links)
+static void send_handshake(struct links *links)
 {
-	struct kv_message hello = {
-		.size = sizeof(hello),
-		.type = KV_HELLO,
+	struct kv_message handshake = {
+		.size = sizeof(handshake),
+		.type = KV_HANDSHAKE,
 		.ballot = 1,
 		.argument = 1, /* replica 0 leads */
 	};
 
 	if (majority_lost) {
-		hello.argument = 0;
-		hello.status = KV_LOST;
+		handshake.argument = 0;
+		handshake.status = KV_LOST;
 	}
 
-	say(links, &hello);
+	say(links, &handshake);
 }
 
 /* A session, a refusal as long as there are some left, or success. */
@@ -197,7 +197,7 @@ unsigned links_poll(struct links *links, unsigned n)
 		links->ops.changed(links->arg, &links->all[i], true);
 	}
 	if (links->greet)
-		say_hello(links);
+		send_handshake(links);
 	links->greet = false;
 	if (links->owes) {
 		links->owes = false;

@@ -111,7 +111,7 @@ unsigned order_end_of(uint64_t ends, unsigned number)
 	return number;
 }
 
-void bootstrap_hello(struct replica *of, unsigned peer)
+void bootstrap_handshake(struct replica *of, unsigned peer)
 {
 	(void)of;
 	(void)peer;

@@ -308,24 +308,24 @@ static void complete(struct verbs_conn *conn, enum fake_sends sends)
 /* A member's message with at most one other byte, and any size. */
 static void request(unsigned special)
 {
-	const struct verbs_handshake hello = rig_hello();
+	const struct verbs_handshake handshake = rig_handshake();
 	uint8_t data[UINT8_MAX] = { 0 };
-	uint8_t size = sizeof(hello), at;
+	uint8_t size = sizeof(handshake), at;
 	unsigned i = special % OURS;
 	bool right;
 
-	memcpy(data, &hello, sizeof(hello));
+	memcpy(data, &handshake, sizeof(handshake));
 	if (special & 4)
 		size = (uint8_t)number(1);
 	at = (uint8_t)number(1);
-	data[at % sizeof(hello)] ^= (uint8_t)number(1);
+	data[at % sizeof(handshake)] ^= (uint8_t)number(1);
 	if (rig.conns[i])
 		return;
-	memcpy(&rig.hello, data, sizeof(rig.hello));
+	memcpy(&rig.handshake, data, sizeof(rig.handshake));
 	/* Nobody reads the fields of a refusal. */
-	rig.hello.refusal = 0;
-	right = size >= sizeof(hello) &&
-	    memcmp(&rig.hello, &hello, sizeof(hello)) == 0;
+	rig.handshake.refusal = 0;
+	right = size >= sizeof(handshake) &&
+	    memcmp(&rig.handshake, &handshake, sizeof(handshake)) == 0;
 	fuzz_check(rig_request(i, data, size) == right);
 	fuzz_check(right || rig.refusal == EPROTO || rig.refusal == EACCES);
 }

@@ -121,16 +121,16 @@ static void greet(int i)
 {
 	struct bufferevent *stream = streams[i];
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
-	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
+	Dfi__Registry__Handshake handshake = DFI__REGISTRY__HANDSHAKE__INIT;
 	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
 	Dfi__Registry__Watch all = DFI__REGISTRY__WATCH__INIT;
 
-	hello.version = WIRE_VERSION;
-	hello.client = i == WATCHER ? 1 : 2;
-	hello.connection = (uint64_t)i;
+	handshake.version = WIRE_VERSION;
+	handshake.client = i == WATCHER ? 1 : 2;
+	handshake.connection = (uint64_t)i;
 	request.id = UINT64_MAX - 1;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
-	request.hello = &hello;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_HANDSHAKE;
+	request.handshake = &handshake;
 	send_request(stream, &request);
 	request.id = UINT64_MAX;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_GRANT;

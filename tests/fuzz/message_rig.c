@@ -143,15 +143,15 @@ static void set_path(struct rdma_cm_id *id, bool accepts)
 	    rdma_get_peer_addr(id), &addresses[!accepts], sizeof(addresses[0]));
 }
 
-struct verbs_handshake rig_hello(void)
+struct verbs_handshake rig_handshake(void)
 {
 	struct verbs verbs = be_node(RIG_PEER);
 	struct rdma_cm_id id = { .verbs = NULL };
-	struct verbs_handshake hello;
+	struct verbs_handshake handshake;
 
 	set_path(&id, false);
-	fuzz_check(dfi__verbs_send_handshake(&verbs, &id, &hello) == 0);
-	return hello;
+	fuzz_check(dfi__verbs_send_handshake(&verbs, &id, &handshake) == 0);
+	return handshake;
 }
 
 /* The end that has connected takes the answer. */
@@ -173,7 +173,7 @@ static void answered(
 	fuzz_check(accepted == !answer->refusal);
 	if (accepted)
 		fuzz_check(dfi__verbs_accepted(
-			       &verbs, &event, rig.hello.nonce, "it") == 0);
+			       &verbs, &event, rig.handshake.nonce, "it") == 0);
 }
 
 bool rig_request(unsigned i, const void *data, uint8_t size)
@@ -215,8 +215,8 @@ struct verbs_conn *rig_conn(unsigned i)
 		return rig.conns[i];
 	if (i == OURS)
 		return rig.conns[i] = connect_conn();
-	rig.hello = rig_hello();
-	fuzz_check(rig_request(i, &rig.hello, sizeof(rig.hello)));
+	rig.handshake = rig_handshake();
+	fuzz_check(rig_request(i, &rig.handshake, sizeof(rig.handshake)));
 	return rig.conns[i];
 }
 

@@ -61,7 +61,7 @@ static void parse(const char *text)
 
 int main(int argc, char **argv)
 {
-	static const unsigned char hello[] = { 22, 3, 1, 2, 0, 1 };
+	static const unsigned char handshake[] = { 22, 3, 1, 2, 0, 1 };
 	static const struct linger none = { .l_onoff = 1 };
 	static int kept[N_KEPT];
 	unsigned next = 0;
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
 			continue;
 		}
 		if (!strcmp(argv[2], "begin"))
-			send(fd, hello, sizeof(hello), MSG_NOSIGNAL);
+			send(fd, handshake, sizeof(handshake), MSG_NOSIGNAL);
 		if (kept[next])
 			close(kept[next]);
 		kept[next] = fd;

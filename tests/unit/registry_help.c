@@ -317,31 +317,31 @@ int raw_ask(struct raw *raw, Dfi__Registry__Request *request)
 	return read_error(raw);
 }
 
-static int say_hello(struct raw *raw, Dfi__Registry__Hello *hello)
+static int send_handshake(struct raw *raw, Dfi__Registry__Handshake *handshake)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 
-	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
-	request.hello = hello;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_HANDSHAKE;
+	request.handshake = handshake;
 	return raw_ask(raw, &request);
 }
 
-int raw_hello(struct raw *raw, uint32_t version)
+int raw_handshake(struct raw *raw, uint32_t version)
 {
-	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
+	Dfi__Registry__Handshake handshake = DFI__REGISTRY__HANDSHAKE__INIT;
 
-	hello.version = version;
-	return say_hello(raw, &hello);
+	handshake.version = version;
+	return send_handshake(raw, &handshake);
 }
 
 int raw_join(struct raw *raw, uint64_t client, uint64_t connection)
 {
-	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
+	Dfi__Registry__Handshake handshake = DFI__REGISTRY__HANDSHAKE__INIT;
 
-	hello.version = WIRE_VERSION;
-	hello.client = client;
-	hello.connection = connection;
-	return say_hello(raw, &hello);
+	handshake.version = WIRE_VERSION;
+	handshake.client = client;
+	handshake.connection = connection;
+	return send_handshake(raw, &handshake);
 }
 
 int raw_grant(struct raw *raw, uint32_t ttl_ms)

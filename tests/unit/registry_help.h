@@ -79,7 +79,7 @@ void raw_send_event(struct raw *raw, uint64_t watch, const char *key);
 Dfi__Registry__Message *raw_read(struct raw *raw);
 /* Send, and return the error of the reply. */
 int raw_ask(struct raw *raw, Dfi__Registry__Request *request);
-int raw_hello(struct raw *raw, uint32_t version);
+int raw_handshake(struct raw *raw, uint32_t version);
 /* Send the handshake of this client, for its connection of this number. */
 int raw_join(struct raw *raw, uint64_t client, uint64_t connection);
 int raw_grant(struct raw *raw, uint32_t ttl_ms);

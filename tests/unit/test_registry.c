@@ -391,7 +391,7 @@ Test(client, keepalives_keep_a_lease)
 			 living, "living", "", 0, CLIENT_LEASED, soon(), NULL),
 	    0);
 	raw_connect(&dying, dfi_registry_address(registry));
-	cr_assert_eq(raw_hello(&dying, WIRE_VERSION), 0);
+	cr_assert_eq(raw_handshake(&dying, WIRE_VERSION), 0);
 	cr_assert_eq(raw_grant(&dying, 6000), 0);
 	cr_assert_eq(raw_put_leased(&dying, "dying"), 0);
 	cr_assert_eq(

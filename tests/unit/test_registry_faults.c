@@ -63,7 +63,7 @@ TestSuite(client);
 static void connect_greeted(struct raw *raw)
 {
 	raw_connect(raw, dfi_registry_address(registry));
-	cr_assert_eq(raw_hello(raw, WIRE_VERSION), 0);
+	cr_assert_eq(raw_handshake(raw, WIRE_VERSION), 0);
 }
 
 /* The registry still serves its good client. */
@@ -164,7 +164,7 @@ Test(server, garbage_costs_the_connection_and_one_log_line)
 		lines_collect();
 		raw_connect(&raw, dfi_registry_address(registry));
 		if (i % 2)
-			cr_assert_eq(raw_hello(&raw, WIRE_VERSION), 0);
+			cr_assert_eq(raw_handshake(&raw, WIRE_VERSION), 0);
 		raw_send_bytes(&raw, garbage[i], sizes[i]);
 		raw_expect_farewell(
 		    &raw, i == 0 || i == 2 ? -EMSGSIZE : -EBADMSG);
@@ -200,7 +200,7 @@ Test(server, a_message_that_claims_too_much_is_not_waited_for)
 	assert_served();
 }
 
-Test(server, other_versions_and_no_hello_are_refused)
+Test(server, other_versions_and_no_handshake_are_refused)
 {
 	struct raw raw;
 
@@ -210,7 +210,7 @@ Test(server, other_versions_and_no_hello_are_refused)
 	raw_close(&raw);
 	cr_assert_eq(lines_count("first request does not say its version"), 1);
 	raw_connect(&raw, dfi_registry_address(registry));
-	cr_assert_eq(raw_hello(&raw, WIRE_VERSION + 1), -EPROTO);
+	cr_assert_eq(raw_handshake(&raw, WIRE_VERSION + 1), -EPROTO);
 	cr_assert_null(raw_read(&raw));
 	raw_close(&raw);
 	assert_served();
@@ -484,7 +484,7 @@ Test(server_limits, another_user_is_served_if_it_is_named)
 	pthread_join(thread, &connected);
 	if (!connected)
 		cr_skip_test("not allowed to become another user");
-	cr_assert_eq(raw_hello(&raw, WIRE_VERSION), 0);
+	cr_assert_eq(raw_handshake(&raw, WIRE_VERSION), 0);
 	raw_close(&raw);
 	dfi_registry_stop(registry);
 	attr.listen = "tcp:127.0.0.1:0";
@@ -617,7 +617,7 @@ Test(server_limits, silent_connections_give_their_descriptors_to_others)
 	low.rlim_cur = (rlim_t)next;
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
 	raw_connect_with(&raw, raw.fd, dfi_registry_address(registry));
-	cr_assert_eq(raw_hello(&raw, WIRE_VERSION), -ENOSPC);
+	cr_assert_eq(raw_handshake(&raw, WIRE_VERSION), -ENOSPC);
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
 	raw_close(&raw);
 	raw_close(&other);
@@ -629,7 +629,7 @@ Test(server_limits, silent_connections_give_their_descriptors_to_others)
 	teardown();
 }
 
-Test(server, what_comes_before_a_hello_is_not_hoarded)
+Test(server, what_comes_before_a_handshake_is_not_hoarded)
 {
 	static const char bytes[8192] = { 0, 1, 0, 0 };
 	struct raw raw;
@@ -657,7 +657,7 @@ Test(server_limits, a_client_is_not_served_without_a_watch_on_its_process)
 	low.rlim_cur = (rlim_t)next;
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
 	raw_connect(&raw, dfi_registry_address(registry));
-	cr_assert_eq(raw_hello(&raw, WIRE_VERSION), -ENOSPC);
+	cr_assert_eq(raw_handshake(&raw, WIRE_VERSION), -ENOSPC);
 	cr_assert_null(raw_read(&raw));
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
 	raw_close(&raw);
@@ -682,7 +682,7 @@ static void *close_two(void *arg)
 	close(accept(fake->fd, NULL, NULL));
 	raw.fd = accept(fake->fd, NULL, NULL);
 	raw.in = evbuffer_new();
-	for (i = 0; i < 3; i++) { /* hello, lease, and its end */
+	for (i = 0; i < 3; i++) { /* handshake, lease, and its end */
 		message = fake_receive(&raw);
 		fake_agree(&raw, message);
 		dfi__wire_free(message);
@@ -774,7 +774,7 @@ static void agree_to_opening(struct raw *raw)
 {
 	int i;
 
-	for (i = 0; i < 2; i++) { /* hello, lease */
+	for (i = 0; i < 2; i++) { /* handshake, lease */
 		Dfi__Registry__Message *message = fake_receive(raw);
 
 		fake_agree(raw, message);

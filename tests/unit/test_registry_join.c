@@ -167,7 +167,7 @@ static void agree_to_opening(struct raw *raw)
 {
 	int i;
 
-	for (i = 0; i < 2; i++) { /* hello, lease */
+	for (i = 0; i < 2; i++) { /* handshake, lease */
 		Dfi__Registry__Message *message = fake_receive(raw);
 
 		fake_agree(raw, message);
@@ -239,7 +239,7 @@ Test(join_faults, what_is_answered_too_late_is_taken_back)
 static void connect_greeted(struct raw *raw)
 {
 	raw_connect(raw, dfi_registry_address(registry));
-	cr_assert_eq(raw_hello(raw, WIRE_VERSION), 0);
+	cr_assert_eq(raw_handshake(raw, WIRE_VERSION), 0);
 }
 
 static void expect_event(struct raw *raw, uint64_t watch,

@@ -893,7 +893,7 @@ static void break_before_an_answer(struct raw *first, void *arg)
 	struct raw old, new, raw;
 	int i;
 
-	/* A hello, a lease, a key, and the key once more. */
+	/* A handshake, a lease, a key, and the key once more. */
 	raw_connect(&old, relay->address);
 	for (i = 0; i < 4; i++)
 		pass_on(first, &old, i < 3);
@@ -974,7 +974,7 @@ static void keep_the_old_one(struct raw *first, void *arg)
 	struct raw old, new, raw;
 	int i;
 
-	/* A hello, a lease, and two keys. */
+	/* A handshake, a lease, and two keys. */
 	raw_connect(&old, relay->address);
 	for (i = 0; i < 4; i++)
 		pass_on(first, &old, true);
@@ -984,7 +984,7 @@ static void keep_the_old_one(struct raw *first, void *arg)
 	accept_next(&relay->play, &raw);
 	raw_connect(&new, relay->address);
 	sem_wait(&relay->play.forgotten);
-	/* A hello, a lease, a key, that this is all, and the other key. */
+	/* A handshake, a lease, a key, that this is all, and the other key. */
 	for (i = 0; i < 5; i++)
 		pass_on(&raw, &new, true);
 	cr_assert_null(raw_read(&old));

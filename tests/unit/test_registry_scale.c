@@ -50,7 +50,7 @@ TestSuite(registry_scale, .init = setup, .fini = teardown);
 static void connect_greeted(struct raw *raw)
 {
 	raw_connect(raw, dfi_registry_address(registry));
-	cr_assert_eq(raw_hello(raw, WIRE_VERSION), 0);
+	cr_assert_eq(raw_handshake(raw, WIRE_VERSION), 0);
 }
 
 static void send_watch(struct raw *raw, const char *prefix)

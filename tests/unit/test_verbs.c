@@ -384,74 +384,77 @@ static struct rdma_cm_id end_of(unsigned from, unsigned to, bool accepts)
 	return id;
 }
 
-static struct rdma_conn_param data_of(const struct verbs_handshake *hello)
+static struct rdma_conn_param data_of(const struct verbs_handshake *handshake)
 {
 	return (struct rdma_conn_param){
-		.private_data = hello,
-		.private_data_len = sizeof(*hello),
+		.private_data = handshake,
+		.private_data_len = sizeof(*handshake),
 	};
 }
 
 /* Node 2's message to an impostor of node 1, over a path. */
-static uint16_t check_hello(
-    const struct verbs_handshake *hello, unsigned from, unsigned to)
+static uint16_t check_handshake(
+    const struct verbs_handshake *handshake, unsigned from, unsigned to)
 {
 	struct verbs self = be_node(2);
 	struct rdma_cm_id id = end_of(from, to, true);
-	struct rdma_conn_param param = data_of(hello);
+	struct rdma_conn_param param = data_of(handshake);
 	struct verbs_handshake proved = { .node = 0 };
 	uint16_t refusal = dfi__verbs_check_handshake(
 	    &self, &id, &param, &proved);
 
 	/* Nothing is taken from a refused peer. */
-	cr_assert_eq(proved.nonce, refusal ? 0 : hello->nonce);
+	cr_assert_eq(proved.nonce, refusal ? 0 : handshake->nonce);
 	cr_assert_eq(proved.node, refusal ? 0 : 1);
 	return refusal;
 }
 
 /* Node 1's, to connect from 10.0.0.1 to 10.0.0.2. */
-static struct verbs_handshake hello_of_first(void)
+static struct verbs_handshake handshake_of_first(void)
 {
 	struct verbs self = be_node(1);
 	struct rdma_cm_id id = end_of(1, 2, false);
-	struct verbs_handshake hello;
+	struct verbs_handshake handshake;
 
-	cr_assert_eq(dfi__verbs_send_handshake(&self, &id, &hello), 0);
-	return hello;
+	cr_assert_eq(dfi__verbs_send_handshake(&self, &id, &handshake), 0);
+	return handshake;
 }
 
 Test(verbs, who_connects_proves_to_be_a_member_and_tells_no_secret)
 {
-	struct verbs_handshake hello = hello_of_first(),
-			       other = hello_of_first();
+	struct verbs_handshake handshake = handshake_of_first(),
+			       other = handshake_of_first();
 
-	cr_assert_eq(check_hello(&hello, 1, 2), 0);
-	cr_assert_eq(check_hello(&other, 1, 2), 0);
-	cr_assert_neq(hello.nonce, other.nonce);
-	cr_assert_neq(memcmp(hello.proof, other.proof, sizeof(hello.proof)), 0);
-	cr_assert_null(
-	    memmem(&hello, sizeof(hello), tokens[0], MEMBER_TOKEN_SIZE));
+	cr_assert_eq(check_handshake(&handshake, 1, 2), 0);
+	cr_assert_eq(check_handshake(&other, 1, 2), 0);
+	cr_assert_neq(handshake.nonce, other.nonce);
+	cr_assert_neq(
+	    memcmp(handshake.proof, other.proof, sizeof(handshake.proof)), 0);
+	cr_assert_null(memmem(
+	    &handshake, sizeof(handshake), tokens[0], MEMBER_TOKEN_SIZE));
 }
 
 Test(verbs, proof_of_who_connects_is_for_nobody_else_and_nowhere_else)
 {
-	struct verbs_handshake hello = hello_of_first(), changed = hello;
+	struct verbs_handshake handshake = handshake_of_first(),
+			       changed = handshake;
 
-	cr_assert_eq(check_hello(&hello, 3, 2), EACCES, "from elsewhere");
-	cr_assert_eq(check_hello(&hello, 1, 3), EACCES, "to elsewhere");
+	cr_assert_eq(
+	    check_handshake(&handshake, 3, 2), EACCES, "from elsewhere");
+	cr_assert_eq(check_handshake(&handshake, 1, 3), EACCES, "to elsewhere");
 	changed.node = 2;
-	cr_assert_eq(check_hello(&changed, 1, 2), EACCES);
+	cr_assert_eq(check_handshake(&changed, 1, 2), EACCES);
 	changed.node = 3;
-	cr_assert_eq(check_hello(&changed, 1, 2), EACCES, "no member");
-	changed = hello;
+	cr_assert_eq(check_handshake(&changed, 1, 2), EACCES, "no member");
+	changed = handshake;
 	changed.nonce++;
-	cr_assert_eq(check_hello(&changed, 1, 2), EACCES);
-	changed = hello;
+	cr_assert_eq(check_handshake(&changed, 1, 2), EACCES);
+	changed = handshake;
 	changed.proof[MAC_SIZE - 1] ^= 1;
-	cr_assert_eq(check_hello(&changed, 1, 2), EACCES);
-	changed = hello;
+	cr_assert_eq(check_handshake(&changed, 1, 2), EACCES);
+	changed = handshake;
 	changed.version++;
-	cr_assert_eq(check_hello(&changed, 1, 2), EPROTO);
+	cr_assert_eq(check_handshake(&changed, 1, 2), EPROTO);
 }
 
 /* Node 1's reading of an answer. */
@@ -498,18 +501,18 @@ Test(verbs, answer_to_another_attempt_is_refused)
 }
 
 /* Our own proof, sent back. */
-Test(verbs, reflected_hello_is_refused)
+Test(verbs, reflected_handshake_is_refused)
 {
-	struct verbs_handshake hello = hello_of_first();
+	struct verbs_handshake handshake = handshake_of_first();
 
-	cr_assert_eq(take_answer(&hello, hello.nonce), -EACCES);
+	cr_assert_eq(take_answer(&handshake, handshake.nonce), -EACCES);
 }
 
 static void expect_both_versions(int ret)
 {
 	char ours[32];
 
-	snprintf(ours, sizeof(ours), "this one %u", VERBS_HELLO_VERSION);
+	snprintf(ours, sizeof(ours), "this one %u", VERBS_HANDSHAKE_VERSION);
 	cr_assert_eq(ret, -EPROTO);
 	cr_assert_not_null(strstr(dfi_errmsg(), "10.0.0.1:7"));
 	cr_assert_not_null(strstr(dfi_errmsg(), "version 99"));
@@ -518,12 +521,12 @@ static void expect_both_versions(int ret)
 
 Test(verbs, peer_of_another_version_is_refused_with_both_named)
 {
-	struct verbs_handshake hello = answer_of_second(77);
-	struct rdma_cm_event event = { .param.conn = data_of(&hello) };
+	struct verbs_handshake handshake = answer_of_second(77);
+	struct rdma_cm_event event = { .param.conn = data_of(&handshake) };
 
-	hello.version = 99;
-	expect_both_versions(take_answer(&hello, 77));
-	hello.refusal = EPROTO;
+	handshake.version = 99;
+	expect_both_versions(take_answer(&handshake, 77));
+	handshake.refusal = EPROTO;
 	expect_both_versions(dfi__verbs_refused(&verbs, &event, conn.peer));
 }
 
@@ -531,8 +534,8 @@ Test(verbs, peer_of_another_version_is_refused_with_both_named)
 static int be_refused(uint16_t refusal)
 {
 	struct verbs self = be_node(2);
-	struct verbs_handshake hello = dfi__verbs_refusal(&self, refusal);
-	struct rdma_cm_event event = { .param.conn = data_of(&hello) };
+	struct verbs_handshake handshake = dfi__verbs_refusal(&self, refusal);
+	struct rdma_cm_event event = { .param.conn = data_of(&handshake) };
 
 	return dfi__verbs_refused(&verbs, &event, conn.peer);
 }

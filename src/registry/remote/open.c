@@ -26,16 +26,17 @@
 #define AGAIN_MIN_MS 5
 #define AGAIN_MAX_MS 100
 
-static int say_hello(struct remote_client *client, int64_t deadline)
+static int shake_hands(struct remote_client *client, int64_t deadline)
 {
-	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
-	Dfi__Registry__Request request = WIRE_REQUEST(HELLO, hello, &hello);
+	Dfi__Registry__Handshake handshake = DFI__REGISTRY__HANDSHAKE__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(
+	    HANDSHAKE, handshake, &handshake);
 	Dfi__Registry__Message *message;
 	int ret;
 
-	hello.version = WIRE_VERSION;
-	hello.client = client->id;
-	hello.connection = ++client->n_connections;
+	handshake.version = WIRE_VERSION;
+	handshake.client = client->id;
+	handshake.connection = ++client->n_connections;
 	ret = dfi__client_call(client, &request, deadline, &message);
 	if (ret)
 		return ret;
@@ -115,7 +116,7 @@ static int enter_registry(
 	int ret = dfi__client_start(client, fd, opening->deadline);
 
 	if (!ret)
-		ret = say_hello(client, opening->deadline);
+		ret = shake_hands(client, opening->deadline);
 	if (!ret)
 		ret = take_lease(client, opening->ttl_ms, opening->deadline);
 	return ret ? ret

@@ -114,17 +114,18 @@ void dfi__reconnect_fail(struct remote_client *client)
 		dfi__reconnect_failed(client, why);
 }
 
-static int send_hello(struct remote_client *client)
+static int send_handshake(struct remote_client *client)
 {
-	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
-	Dfi__Registry__Request request = WIRE_REQUEST(HELLO, hello, &hello);
+	Dfi__Registry__Handshake handshake = DFI__REGISTRY__HANDSHAKE__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(
+	    HANDSHAKE, handshake, &handshake);
 	int ret;
 
-	hello.version = WIRE_VERSION;
-	hello.client = client->id;
-	hello.connection = ++client->n_connections;
+	handshake.version = WIRE_VERSION;
+	handshake.client = client->id;
+	handshake.connection = ++client->n_connections;
 	ret = dfi__client_send(client, &request);
-	client->restore->hello = request.id;
+	client->restore->handshake = request.id;
 	return ret;
 }
 
@@ -158,7 +159,7 @@ static void connected(struct remote_client *client)
 	}
 	if (!ret) {
 		restore->step = RESTORE_GREETING;
-		ret = send_hello(client);
+		ret = send_handshake(client);
 	}
 	if (ret)
 		dfi__reconnect_fail(client);
@@ -224,7 +225,7 @@ int dfi__reconnect_answer(
 	if (reply->error)
 		return dfi__fail(
 		    -ENOTCONN, "registry %s: %s", client->address, reply->text);
-	if (reply->id == client->restore->hello) {
+	if (reply->id == client->restore->handshake) {
 		ret = dfi__wire_check_versions(reply->version, WIRE_VERSION);
 		return ret ? ret : send_grant(client);
 	}

@@ -6,7 +6,7 @@
  *
  *	WAITING     for the time of the next attempt
  *	CONNECTING  for the socket
- *	GREETING    hello and a new lease
+ *	GREETING    handshake and a new lease
  *	WATCHES     each watch is made again that is needed
  *	KEYS        each kept key is created again
  *	            (what it had before, and has not created again, goes)

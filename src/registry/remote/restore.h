@@ -33,8 +33,8 @@ struct restore {
 	int fd;                 /* -1: none, or the stream has it */
 	unsigned delay_ms;
 	unsigned n_unanswered;
-	uint64_t hello, grant; /* requests */
-	char text[512];        /* of the last failure that was logged */
+	uint64_t handshake, grant; /* requests */
+	char text[512];            /* of the last failure that was logged */
 };
 
 /* Prepare for restoring, before the connection is used. -ENOMEM. */

@@ -24,8 +24,8 @@
 #define PAGE_SIZE (WIRE_MESSAGE_MAX - 1024)
 #define PAGE_VALUES_MAX 2048
 
-static int hello(struct session *session, const Dfi__Registry__Request *request,
-    Dfi__Registry__Reply *reply)
+static int handshake(struct session *session,
+    const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
 {
 	(void)session;
 	(void)request;
@@ -257,7 +257,7 @@ static int unwatch(struct session *session,
 /* Each returns 0 or an error to reply, or 1 if no reply is due. */
 static int (*const operations[])(struct session *session,
     const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply) = {
-	[DFI__REGISTRY__REQUEST__OP_HELLO] = hello,
+	[DFI__REGISTRY__REQUEST__OP_HANDSHAKE] = handshake,
 	[DFI__REGISTRY__REQUEST__OP_LEASE_GRANT] = lease_grant,
 	[DFI__REGISTRY__REQUEST__OP_LEASE_KEEPALIVE] = lease_keepalive,
 	[DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE] = lease_revoke,
@@ -278,16 +278,17 @@ static void greet(
 	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
 	int ret;
 
-	if (request->op_case != DFI__REGISTRY__REQUEST__OP_HELLO) {
+	if (request->op_case != DFI__REGISTRY__REQUEST__OP_HANDSHAKE) {
 		dfi__session_refuse(session, request->id,
 		    dfi__fail(-EPROTO,
 			"the client's first request does not say its version: "
 			"is it a process of this library?"));
 		return;
 	}
-	ret = dfi__wire_check_versions(WIRE_VERSION, request->hello->version);
+	ret = dfi__wire_check_versions(
+	    WIRE_VERSION, request->handshake->version);
 	if (!ret)
-		ret = dfi__session_greeted(session, request->hello);
+		ret = dfi__session_greeted(session, request->handshake);
 	if (ret) {
 		dfi__session_refuse(session, request->id, ret);
 		return;

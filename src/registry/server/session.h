@@ -42,7 +42,7 @@ struct session {
 	pid_t pid;             /* of its process; 0: not known */
 	uint64_t lease;        /* 0: none */
 	uint64_t expired_at;   /* revision at which the lease expired; or 0 */
-	uint64_t client;       /* see Hello in dfi_registry.proto, */
+	uint64_t client;       /* see Handshake in dfi_registry.proto, */
 	uint64_t connection;   /* likewise */
 	size_t snapshot_bytes; /* of the output, at most, for snapshots */
 	uint32_t ttl_ms;
@@ -81,7 +81,7 @@ bool dfi__session_evict(struct server *server);
  * sent on earlier connections is dropped. -ESTALE: this is one of those.
  */
 int dfi__session_greeted(
-    struct session *session, const Dfi__Registry__Hello *hello);
+    struct session *session, const Dfi__Registry__Handshake *handshake);
 
 /* Its stream and its end: session.c. */
 

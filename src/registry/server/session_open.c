@@ -76,7 +76,7 @@ static int watch_process(struct session *session)
 }
 
 int dfi__session_greeted(
-    struct session *session, const Dfi__Registry__Hello *hello)
+    struct session *session, const Dfi__Registry__Handshake *handshake)
 {
 	struct server *server = session->server;
 	int ret;
@@ -90,8 +90,8 @@ int dfi__session_greeted(
 	ret = watch_process(session);
 	if (ret)
 		return ret;
-	session->client = hello->client;
-	session->connection = hello->connection;
+	session->client = handshake->client;
+	session->connection = handshake->connection;
 	ret = session->client ? dfi__session_leave_behind(session) : 0;
 	if (ret)
 		return ret;

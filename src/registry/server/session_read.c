@@ -19,7 +19,7 @@
 #define OUTPUT_PAUSE (1 << 20)
 /* After that many it is the turn of other clients. */
 #define REQUESTS_PER_TURN 64
-/* More than a hello has. */
+/* More than a handshake has. */
 #define GREETING_SIZE_MAX 4096
 
 /* Tells whether more requests may be read, given the queued answers. */
@@ -66,7 +66,7 @@ static bool changes(const Dfi__Registry__Message *message)
 }
 
 /* Tells that the input can't be the beginning of a greeting. */
-static bool has_no_hello(struct session *session)
+static bool has_no_handshake(struct session *session)
 {
 	return evbuffer_get_length(bufferevent_get_input(session->stream)) >
 	    GREETING_SIZE_MAX;
@@ -78,7 +78,7 @@ static bool serve_one(struct session *session)
 	Dfi__Registry__Message *message;
 	int ret = next_request(session, &message);
 
-	if (!ret && !session->greeted && has_no_hello(session))
+	if (!ret && !session->greeted && has_no_handshake(session))
 		ret = dfi__fail(-EMSGSIZE,
 		    "the client's first message is longer than %d bytes, and "
 		    "does not say its version",

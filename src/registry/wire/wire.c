@@ -12,7 +12,7 @@
 #include "base/error.h"
 
 /* How TLS records begin: no length of ours is that large. */
-#define TLS_HELLO 0x16030100u
+#define TLS_HANDSHAKE 0x16030100u
 #define TLS_ALERT 0x15030300u
 
 static int write_message(
@@ -78,7 +78,7 @@ int dfi__wire_read(struct evbuffer *in, Dfi__Registry__Message **message)
 		return 0;
 	evbuffer_copyout(in, &header, sizeof(header));
 	size = ntohl(header);
-	if (size >> 8 == TLS_HELLO >> 8 || size >> 8 == TLS_ALERT >> 8)
+	if (size >> 8 == TLS_HANDSHAKE >> 8 || size >> 8 == TLS_ALERT >> 8)
 		return dfi__fail(-EPROTO,
 		    "it speaks TLS, and this side has neither key nor "
 		    "certificate");

@@ -37,14 +37,15 @@ static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
 {
 	struct verbs_handshake answer = dfi__verbs_refusal(verbs, 0);
 	struct rdma_conn_param param = dfi__verbs_conn_param(verbs, &answer);
-	struct verbs_handshake hello;
-	uint16_t refusal = dfi__verbs_check_handshake(verbs, id, from, &hello);
+	struct verbs_handshake handshake;
+	uint16_t refusal = dfi__verbs_check_handshake(
+	    verbs, id, from, &handshake);
 	struct verbs_conn *conn;
 	int err;
 
 	if (!refusal &&
 	    (atomic_observe(&verbs->failed) ||
-		dfi__verbs_answer(verbs, id, hello.nonce, &answer) < 0))
+		dfi__verbs_answer(verbs, id, handshake.nonce, &answer) < 0))
 		refusal = EIO;
 	if (refusal) {
 		refuse(verbs, id, refusal);
@@ -55,7 +56,7 @@ static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
 		refuse(verbs, id, ENOMEM);
 		return;
 	}
-	conn->node = hello.node;
+	conn->node = handshake.node;
 	dfi__verbs_lock_poll(verbs);
 	pthread_mutex_lock(&verbs->table);
 	conn->next = verbs->conns;

@@ -43,11 +43,11 @@ struct verbs_conn *dfi__verbs_new_conn(
 }
 
 struct rdma_conn_param dfi__verbs_conn_param(
-    const struct verbs *verbs, const struct verbs_handshake *hello)
+    const struct verbs *verbs, const struct verbs_handshake *handshake)
 {
 	return (struct rdma_conn_param){
-		.private_data = hello,
-		.private_data_len = sizeof(*hello),
+		.private_data = handshake,
+		.private_data_len = sizeof(*handshake),
 		.responder_resources = verbs->device.limits.reads,
 		.initiator_depth = verbs->device.limits.reads,
 		.retry_count = VERBS_RETRIES,

@@ -50,7 +50,7 @@ static struct claim claim_of(struct rdma_cm_id *id, bool we_accept,
 	struct claim claim = {
 		.node = htole64(node),
 		.nonce = htole64(nonce),
-		.version = htole16(VERBS_HELLO_VERSION),
+		.version = htole16(VERBS_HANDSHAKE_VERSION),
 		.role = htole32(role),
 	};
 	struct sockaddr *local = rdma_get_local_addr(id);
@@ -65,75 +65,77 @@ static struct claim claim_of(struct rdma_cm_id *id, bool we_accept,
 static struct verbs_handshake greeting(const struct verbs *verbs)
 {
 	return (struct verbs_handshake){
-		.magic = VERBS_HELLO_MAGIC,
-		.version = VERBS_HELLO_VERSION,
+		.magic = VERBS_HANDSHAKE_MAGIC,
+		.version = VERBS_HANDSHAKE_VERSION,
 		.node = verbs->self.node,
 	};
 }
 
 static int prove(const struct verbs *verbs, const struct claim *claim,
-    struct verbs_handshake *hello)
+    struct verbs_handshake *handshake)
 {
 	return dfi__mac_make(verbs->self.token, sizeof(verbs->self.token),
-		   claim, sizeof(*claim), hello->proof)
+		   claim, sizeof(*claim), handshake->proof)
 	    ? 0
 	    : dfi__fail(-EIO, "verbs: OpenSSL makes no HMAC-SHA-256");
 }
 
 int dfi__verbs_send_handshake(const struct verbs *verbs, struct rdma_cm_id *id,
-    struct verbs_handshake *hello)
+    struct verbs_handshake *handshake)
 {
 	struct claim claim;
 
-	*hello = greeting(verbs);
-	if (getrandom(&hello->nonce, sizeof(hello->nonce), 0) !=
-	    sizeof(hello->nonce))
+	*handshake = greeting(verbs);
+	if (getrandom(&handshake->nonce, sizeof(handshake->nonce), 0) !=
+	    sizeof(handshake->nonce))
 		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
-	claim = claim_of(id, false, CONNECTS, hello->node, hello->nonce);
-	return prove(verbs, &claim, hello);
+	claim = claim_of(
+	    id, false, CONNECTS, handshake->node, handshake->nonce);
+	return prove(verbs, &claim, handshake);
 }
 
 int dfi__verbs_answer(const struct verbs *verbs, struct rdma_cm_id *id,
-    uint64_t nonce, struct verbs_handshake *hello)
+    uint64_t nonce, struct verbs_handshake *handshake)
 {
 	struct claim claim;
 
-	*hello = greeting(verbs);
-	hello->nonce = nonce;
-	claim = claim_of(id, true, ACCEPTS, hello->node, nonce);
-	return prove(verbs, &claim, hello);
+	*handshake = greeting(verbs);
+	handshake->nonce = nonce;
+	claim = claim_of(id, true, ACCEPTS, handshake->node, nonce);
+	return prove(verbs, &claim, handshake);
 }
 
 struct verbs_handshake dfi__verbs_refusal(
     const struct verbs *verbs, uint16_t refusal)
 {
-	struct verbs_handshake hello = greeting(verbs);
+	struct verbs_handshake handshake = greeting(verbs);
 
-	hello.refusal = refusal;
-	return hello;
+	handshake.refusal = refusal;
+	return handshake;
 }
 
 /* 0, or a positive errno value. */
-static uint16_t read_hello(
-    const struct rdma_conn_param *param, struct verbs_handshake *hello)
+static uint16_t read_handshake(
+    const struct rdma_conn_param *param, struct verbs_handshake *handshake)
 {
-	if (!param->private_data || param->private_data_len < sizeof(*hello))
+	if (!param->private_data ||
+	    param->private_data_len < sizeof(*handshake))
 		return EPROTO;
-	memcpy(hello, param->private_data, sizeof(*hello));
-	return hello->magic != VERBS_HELLO_MAGIC ||
-		hello->version != VERBS_HELLO_VERSION
+	memcpy(handshake, param->private_data, sizeof(*handshake));
+	return handshake->magic != VERBS_HANDSHAKE_MAGIC ||
+		handshake->version != VERBS_HANDSHAKE_VERSION
 	    ? EPROTO
 	    : 0;
 }
 
 static uint16_t check(const struct verbs *verbs, const struct claim *claim,
-    const struct verbs_handshake *hello)
+    const struct verbs_handshake *handshake)
 {
 	uint8_t token[MEMBER_TOKEN_SIZE];
 
-	return verbs->self.find(verbs->self.arg, hello->node, token) &&
-		dfi__mac_check(
-		    token, sizeof(token), claim, sizeof(*claim), hello->proof)
+	return verbs->self.find(verbs->self.arg, handshake->node, token) &&
+		dfi__mac_check(token, sizeof(token), claim, sizeof(*claim),
+		    handshake->proof)
 	    ? 0
 	    : EACCES;
 }
@@ -142,16 +144,16 @@ uint16_t dfi__verbs_check_handshake(const struct verbs *verbs,
     struct rdma_cm_id *id, const struct rdma_conn_param *param,
     struct verbs_handshake *proved)
 {
-	struct verbs_handshake hello;
-	uint16_t refusal = read_hello(param, &hello);
+	struct verbs_handshake handshake;
+	uint16_t refusal = read_handshake(param, &handshake);
 	struct claim claim;
 
 	if (refusal)
 		return refusal;
-	claim = claim_of(id, true, CONNECTS, hello.node, hello.nonce);
-	refusal = check(verbs, &claim, &hello);
+	claim = claim_of(id, true, CONNECTS, handshake.node, handshake.nonce);
+	refusal = check(verbs, &claim, &handshake);
 	if (!refusal)
-		*proved = hello;
+		*proved = handshake;
 	return refusal;
 }
 
@@ -161,14 +163,14 @@ uint16_t dfi__verbs_check_handshake(const struct verbs *verbs,
 static uint16_t check_answer(const struct verbs *verbs,
     const struct rdma_cm_event *event, uint64_t nonce)
 {
-	struct verbs_handshake hello;
-	uint16_t refusal = read_hello(&event->param.conn, &hello);
+	struct verbs_handshake handshake;
+	uint16_t refusal = read_handshake(&event->param.conn, &handshake);
 	struct claim claim;
 
 	if (refusal)
 		return refusal;
-	claim = claim_of(event->id, false, ACCEPTS, hello.node, nonce);
-	return check(verbs, &claim, &hello);
+	claim = claim_of(event->id, false, ACCEPTS, handshake.node, nonce);
+	return check(verbs, &claim, &handshake);
 }
 
 /* Whether it is one that this version refuses with. */
@@ -201,7 +203,7 @@ static int other_version(
 	return dfi__fail(-EPROTO,
 	    "verbs: %s: the process at %s speaks version %u over RDMA, this "
 	    "one %u: use the same version of the library",
-	    place->text, peer, version, VERBS_HELLO_VERSION);
+	    place->text, peer, version, VERBS_HANDSHAKE_VERSION);
 }
 
 int dfi__verbs_accepted(const struct verbs *verbs,
@@ -216,8 +218,8 @@ int dfi__verbs_accepted(const struct verbs *verbs,
 		return 0;
 	if (param->private_data && param->private_data_len >= sizeof(answer))
 		memcpy(&answer, param->private_data, sizeof(answer));
-	if (answer.magic == VERBS_HELLO_MAGIC &&
-	    answer.version != VERBS_HELLO_VERSION)
+	if (answer.magic == VERBS_HANDSHAKE_MAGIC &&
+	    answer.version != VERBS_HANDSHAKE_VERSION)
 		return other_version(&place, answer.version, peer);
 	return dfi__fail(-(int)refusal,
 	    "verbs: %s: the process that accepts at %s has not proved that it "
@@ -234,11 +236,11 @@ int dfi__verbs_refused(const struct verbs *verbs,
 	if (event->param.conn.private_data &&
 	    event->param.conn.private_data_len >= sizeof(answer))
 		memcpy(&answer, event->param.conn.private_data, sizeof(answer));
-	if (answer.magic != VERBS_HELLO_MAGIC)
+	if (answer.magic != VERBS_HANDSHAKE_MAGIC)
 		return dfi__fail(-ECONNREFUSED,
 		    "verbs: %s: nobody listens at %s (%s)", place.text, peer,
 		    event->status < 0 ? strerror(-event->status) : "rejected");
-	if (answer.version != VERBS_HELLO_VERSION)
+	if (answer.version != VERBS_HANDSHAKE_VERSION)
 		return other_version(&place, answer.version, peer);
 	return fail_refused(&place, peer, &answer);
 }

@@ -9,8 +9,8 @@
 #include "transport/verbs/verbs.h"
 
 /* What two processes agree on before they have a queue pair. */
-#define VERBS_HELLO_MAGIC UINT32_C(0x56494644) /* "DFIV" */
-#define VERBS_HELLO_VERSION 5
+#define VERBS_HANDSHAKE_MAGIC UINT32_C(0x56494644) /* "DFIV" */
+#define VERBS_HANDSHAKE_VERSION 5
 
 struct verbs_handshake {
 	uint32_t magic;
@@ -25,11 +25,11 @@ _Static_assert(sizeof(struct verbs_handshake) == 40, "private data");
 
 /* Our half of the handshake, once the id has its addresses. -EIO. */
 int dfi__verbs_send_handshake(const struct verbs *verbs, struct rdma_cm_id *id,
-    struct verbs_handshake *hello);
+    struct verbs_handshake *handshake);
 
 /* The answer to the peer that sent this nonce. -EIO. */
 int dfi__verbs_answer(const struct verbs *verbs, struct rdma_cm_id *id,
-    uint64_t nonce, struct verbs_handshake *hello);
+    uint64_t nonce, struct verbs_handshake *handshake);
 
 struct verbs_handshake dfi__verbs_refusal(
     const struct verbs *verbs, uint16_t refusal);

@@ -43,7 +43,7 @@ enum change {
 struct input {
 	unsigned changes;
 	size_t size; /* of what comes */
-	struct verbs_handshake hello, was;
+	struct verbs_handshake handshake, was;
 	bool changed; /* any byte that a proof covers, or the proof */
 };
 
@@ -102,30 +102,31 @@ static struct rdma_cm_id end_of(bool accepts, unsigned changes)
 }
 
 /* As its sender makes it, which is node 1 if it connects, else node 2. */
-static struct verbs_handshake send_hello(bool accepts, unsigned changes)
+static struct verbs_handshake send_handshake(bool accepts, unsigned changes)
 {
 	struct verbs verbs = be_node(accepts ? 2 : 1);
 	struct rdma_cm_id id = end_of(accepts, changes & IPV6);
-	struct verbs_handshake hello;
+	struct verbs_handshake handshake;
 
-	fuzz_check(
-	    (accepts ? dfi__verbs_answer(&verbs, &id, NONCE, &hello)
-		     : dfi__verbs_send_handshake(&verbs, &id, &hello)) == 0);
-	return hello;
+	fuzz_check((accepts ? dfi__verbs_answer(&verbs, &id, NONCE, &handshake)
+			    : dfi__verbs_send_handshake(
+				  &verbs, &id, &handshake)) == 0);
+	return handshake;
 }
 
 /* A copy of the size that comes, so that a read behind it is noticed. */
-static struct rdma_conn_param change_hello(
+static struct rdma_conn_param change_handshake(
     struct input *input, const uint8_t *data, size_t size)
 {
 	uint8_t sent[UINT8_MAX] = { 0 }, *exact;
-	const struct verbs_handshake *was = &input->was, *is = &input->hello;
+	const struct verbs_handshake *was = &input->was,
+				     *is = &input->handshake;
 	size_t i;
 
 	memcpy(sent, was, sizeof(*was));
 	for (i = 0; i < input->size && i < size; i++)
 		sent[i] ^= data[i];
-	memcpy(&input->hello, sent, sizeof(*is));
+	memcpy(&input->handshake, sent, sizeof(*is));
 	input->changed = is->node != was->node || is->nonce != was->nonce ||
 	    memcmp(is->proof, was->proof, sizeof(is->proof)) != 0;
 	exact = malloc(input->size ? input->size : 1);
@@ -140,9 +141,9 @@ static struct rdma_conn_param change_hello(
 /* 0, or EPROTO: there is none, or of another version. */
 static int format_error(const struct input *input)
 {
-	return input->size < sizeof(input->hello) ||
-		input->hello.magic != VERBS_HELLO_MAGIC ||
-		input->hello.version != VERBS_HELLO_VERSION
+	return input->size < sizeof(input->handshake) ||
+		input->handshake.magic != VERBS_HANDSHAKE_MAGIC ||
+		input->handshake.version != VERBS_HANDSHAKE_VERSION
 	    ? EPROTO
 	    : 0;
 }
@@ -152,7 +153,7 @@ static void check_request(
 {
 	struct verbs verbs = be_node(2);
 	struct rdma_cm_id id = end_of(true, input->changes);
-	struct verbs_handshake proved = { .nonce = ~input->hello.nonce };
+	struct verbs_handshake proved = { .nonce = ~input->handshake.nonce };
 	unsigned other = OTHER_FROM | OTHER_TO | OTHER_PORT | OTHER_ROLE;
 	int expected = format_error(input);
 
@@ -161,8 +162,8 @@ static void check_request(
 	fuzz_check(dfi__verbs_check_handshake(&verbs, &id, param, &proved) ==
 	    expected);
 	fuzz_check(proved.nonce ==
-	    (expected ? ~input->hello.nonce : input->hello.nonce));
-	fuzz_check(proved.node == (expected ? 0 : input->hello.node));
+	    (expected ? ~input->handshake.nonce : input->handshake.nonce));
+	fuzz_check(proved.node == (expected ? 0 : input->handshake.node));
 }
 
 static void check_text(int ret)
@@ -173,9 +174,9 @@ static void check_text(int ret)
 
 static bool is_other_version(const struct input *input)
 {
-	return input->size >= sizeof(input->hello) &&
-	    input->hello.magic == VERBS_HELLO_MAGIC &&
-	    input->hello.version != VERBS_HELLO_VERSION;
+	return input->size >= sizeof(input->handshake) &&
+	    input->handshake.magic == VERBS_HANDSHAKE_MAGIC &&
+	    input->handshake.version != VERBS_HANDSHAKE_VERSION;
 }
 
 /* Its number isn't checked: the proof is for ours. */
@@ -189,8 +190,8 @@ static void check_answer(
 	    OTHER_ROLE;
 	uint64_t nonce = input->was.nonce + !!(input->changes & OTHER_ATTEMPT);
 	int expected = format_error(input), ret;
-	bool changed = input->hello.node != input->was.node ||
-	    memcmp(input->hello.proof, input->was.proof, MAC_SIZE) != 0;
+	bool changed = input->handshake.node != input->was.node ||
+	    memcmp(input->handshake.proof, input->was.proof, MAC_SIZE) != 0;
 
 	if (!expected && (changed || input->changes & other))
 		expected = EACCES;
@@ -209,7 +210,7 @@ static void check_refusal(
 {
 	struct verbs verbs = be_node(1);
 	struct rdma_cm_event event = { .param.conn = *param, .status = 28 };
-	uint16_t refusal = input->hello.refusal;
+	uint16_t refusal = input->handshake.refusal;
 	int expected = -ECONNREFUSED, ret;
 
 	if (is_other_version(input))
@@ -242,8 +243,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	input.size = data[1];
 	accepts = (scene == ANSWER) != !!(input.changes & OTHER_ROLE);
 	input.was = scene == REFUSAL ? dfi__verbs_refusal(&verbs, EACCES)
-				     : send_hello(accepts, input.changes);
-	param = change_hello(&input, data + 2, size - 2);
+				     : send_handshake(accepts, input.changes);
+	param = change_handshake(&input, data + 2, size - 2);
 	if (scene == REQUEST)
 		check_request(&input, &param);
 	else if (scene == ANSWER)
