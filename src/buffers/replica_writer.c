@@ -115,7 +115,7 @@ static bool is_wanted(const struct replica_writer *replica_writer)
 
 	for (i = 0; i < replica_writer->n_rings; i++)
 		if (likely(!replica_writer->rings[i].cancelled &&
-			fan_addresses(replica_writer, i)))
+			replica_addresses(replica_writer, i)))
 			return true;
 	return false;
 }
@@ -137,12 +137,12 @@ static int room(struct replica_writer *replica_writer, uint32_t more)
 	for (i = 0; i < replica_writer->n_rings; i++) {
 		if (replica_writer->rings[i].cancelled)
 			continue;
-		n_live += fan_addresses(replica_writer, i);
+		n_live += replica_addresses(replica_writer, i);
 		ret = dfi__writer_room(&replica_writer->rings[i], more);
 		if (ret > 0)
 			continue;
 		if (has_cancelled(&replica_writer->rings[i])) {
-			n_live -= fan_addresses(replica_writer, i);
+			n_live -= replica_addresses(replica_writer, i);
 			continue;
 		}
 		replica_writer->short_of = i;
@@ -155,7 +155,7 @@ int dfi__replica_open(struct replica_writer *replica_writer)
 {
 	int ret;
 
-	if (unlikely(fan_waits(replica_writer))) {
+	if (unlikely(replica_waits(replica_writer))) {
 		ret = dfi__replica_go_on(replica_writer);
 		if (ret <= 0)
 			return ret;
@@ -207,7 +207,7 @@ static int publish_staged(
 	const struct ring_geometry *g = &replica_writer->lane.geometry;
 	const char *at = replica_writer->stage->at;
 
-	if (fan_addresses(replica_writer, ring))
+	if (replica_addresses(replica_writer, ring))
 		return dfi__writer_publish_from(&replica_writer->rings[ring],
 		    at + stage_slot(g, replica_writer->lane.slot), used);
 	return dfi__writer_publish_from(&replica_writer->rings[ring],
@@ -224,7 +224,7 @@ static int publish_copy(
 	writer->targets = replica_writer->targets;
 	writer->segment = replica_writer->lane.segment;
 	return dfi__writer_publish(
-	    writer, fan_addresses(replica_writer, ring) ? used : 0);
+	    writer, replica_addresses(replica_writer, ring) ? used : 0);
 }
 
 static int send_all(struct replica_writer *replica_writer, uint64_t used)

@@ -54,13 +54,13 @@ struct replica_writer {
 };
 
 /* Whether a segment waits for its position; see dfi__replica_publish(). */
-static inline bool fan_waits(const struct replica_writer *replica_writer)
+static inline bool replica_waits(const struct replica_writer *replica_writer)
 {
 	return replica_writer->waiting.segment;
 }
 
 /* Whether the tuples of the open segment are for this ring's target. */
-static inline bool fan_addresses(
+static inline bool replica_addresses(
     const struct replica_writer *replica_writer, uint32_t ring)
 {
 	return !replica_writer->targets || replica_writer->targets >> ring & 1;
@@ -104,7 +104,7 @@ int dfi__replica_open(struct replica_writer *replica_writer);
  * Send the first used bytes of the open segment to all rings. If one ring
  * fails, the others have got the segment. If drawing a position fails
  * (undrawn), none has got it. While the position is on its way, the segment
- * waits (fan_waits()), and none is open.
+ * waits (replica_waits()), and none is open.
  */
 int dfi__replica_publish(struct replica_writer *replica_writer, uint64_t used);
 

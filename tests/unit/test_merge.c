@@ -305,13 +305,13 @@ Test(merge, segment_waits_for_its_place)
 	memcpy(replica_writer.lane.segment, &i, TUPLE);
 	far.looks = FEW_LOOKS + 1;
 	cr_assert_eq(dfi__replica_publish(&replica_writer, TUPLE), 0);
-	cr_assert(fan_waits(&replica_writer));
+	cr_assert(replica_waits(&replica_writer));
 	cr_assert_null(replica_writer.lane.segment);
 	/* None is opened behind it. */
 	cr_assert_eq(dfi__replica_open(&replica_writer), 0);
 	cr_assert_not(reader_ready(&ring.reader));
 	cr_assert_eq(dfi__replica_open(&replica_writer), 1);
-	cr_assert_not(fan_waits(&replica_writer));
+	cr_assert_not(replica_waits(&replica_writer));
 	expect_segment(&ring, MERGE_FIRST_PLACE, i);
 	/* A part stays in its segment, with tuples added meanwhile. */
 	i = 2;

@@ -436,7 +436,7 @@ Test(replica_writer, who_has_cancelled_may_fail)
 	ops = start_to_fail(f);
 	f->places = 1; /* the next one is late */
 	cr_assert_eq(dfi__replica_publish(&f->replica_writer, TUPLE), 0);
-	cr_assert(fan_waits(&f->replica_writer));
+	cr_assert(replica_waits(&f->replica_writer));
 	dfi__reader_close(&f->rings[1].reader, RING_CANCELLED);
 	f->rings[1].transport.ops = &ops;
 	settle(&f->replica_writer);

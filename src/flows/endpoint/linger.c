@@ -84,8 +84,8 @@ static bool send_due(struct dfi_source *source, uint32_t target, int64_t now)
 	if (!writer->due || writer->due > now)
 		return false;
 	writer->due = 0;
-	if (unlikely(
-		source->replica_writer && fan_waits(source->replica_writer)))
+	if (unlikely(source->replica_writer &&
+		replica_waits(source->replica_writer)))
 		go_on(source, target, now);
 	if (!open && !holds)
 		return false;

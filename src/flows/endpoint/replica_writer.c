@@ -48,7 +48,7 @@ int dfi__replica_is_wanted(const struct dfi_source *source)
 
 	for (t = 0; t < source->n_remotes; t++)
 		if (likely(!source->rings[t].cancelled &&
-			fan_addresses(source->replica_writer, t)))
+			replica_addresses(source->replica_writer, t)))
 			return 0;
 	if (source->replica_writer->targets)
 		return dfi__fail(-EPIPE,

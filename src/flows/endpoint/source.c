@@ -19,7 +19,7 @@
 static const char role[] = "source";
 
 /* The buffer of the replica writer counts towards the same bound. */
-static int take_fan(struct dfi_source *source)
+static int take_replica_writer(struct dfi_source *source)
 {
 	struct ring_geometry geometry = dfi__flow_slots_geometry(&source->flow);
 	struct transport *shared_ring = source->flow.replication ==
@@ -251,7 +251,7 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	if (!ret && ops->reserve)
 		ret = ops->reserve(source);
 	if (!ret && source->replica_writer)
-		ret = take_fan(source);
+		ret = take_replica_writer(source);
 	if (!ret && ops->open)
 		ret = ops->open(source, deadline);
 	if (!ret)

@@ -38,7 +38,8 @@
  * one lane, whose segments go to the rings of all (replica_writer).
  *
  * A lane is two words, lanes[t].next and lanes[t].end, between which a push
- * writes without a call, and a writer, writers[t]. It is in one of three states:
+ * writes without a call, and a writer, writers[t]. It is in one of three
+ * states:
  *
  *	state		writers[t].segment	next		end
  *	-----------------------------------------------------------------
@@ -296,8 +297,8 @@ static inline uint64_t dfi__replica_all_targets(uint32_t n_targets)
  */
 static inline int source_settle(struct dfi_source *source)
 {
-	return unlikely(
-		   source->replica_writer && fan_waits(source->replica_writer))
+	return unlikely(source->replica_writer &&
+		   replica_waits(source->replica_writer))
 	    ? source->kind->source.await_place(source)
 	    : 0;
 }
@@ -305,8 +306,8 @@ static inline int source_settle(struct dfi_source *source)
 /* The same after a call that has waited, without a second wait. */
 static inline int source_unsettled(struct dfi_source *source)
 {
-	if (likely(
-		!source->replica_writer || !fan_waits(source->replica_writer)))
+	if (likely(!source->replica_writer ||
+		!replica_waits(source->replica_writer)))
 		return 0;
 	return source->flags & DFI_NONBLOCK
 	    ? source->kind->source.await_place(source)

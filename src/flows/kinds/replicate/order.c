@@ -210,7 +210,7 @@ struct place_wait {
 /* The control thread of a lingering source may have sent the segment. */
 static bool is_drawn_or_end(struct dfi_source *source)
 {
-	return !fan_waits(source->replica_writer) ||
+	return !replica_waits(source->replica_writer) ||
 	    dfi__replica_drawn(source->replica_writer) ||
 	    source_aborted(source) || source_interrupted(source) ||
 	    dfi__replica_has_left(source);
@@ -319,7 +319,7 @@ int dfi__order_wait(struct dfi_source *source)
 			return ret;
 		ret = dfi__replica_go_on(source->replica_writer);
 		ret = dfi__replica_left(source, ret < 0 ? ret : 0);
-		if (ret < 0 || !fan_waits(source->replica_writer))
+		if (ret < 0 || !replica_waits(source->replica_writer))
 			return ret;
 		if (source_interrupted(source))
 			return dfi__source_interrupted(source);
