@@ -46,7 +46,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(cast, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(multicast_flows, .init = setup, .fini = teardown, .timeout = 300);
 
 static uint32_t routing, ordered; /* of the flow */
 
@@ -255,20 +255,20 @@ static void lose_some(void)
 		free(ends[i].order);
 }
 
-Test(cast, losses_are_told_where_they_are)
+Test(multicast_flows, losses_are_told_where_they_are)
 {
 	lose_some();
 }
 
 /* Also those of segments for others: their receivers are unknown. */
-Test(cast, losses_are_told_to_all_whoever_they_were_for)
+Test(multicast_flows, losses_are_told_to_all_whoever_they_were_for)
 {
 	routing = DFI_ROUTE_DIRECT;
 	lose_some();
 }
 
 /* Each position has the same segment at all, or the same loss. */
-Test(cast, losses_are_told_at_their_places_in_the_order)
+Test(multicast_flows, losses_are_told_at_their_places_in_the_order)
 {
 	ordered = 1;
 	lose_some();
@@ -286,7 +286,7 @@ static void expect_key(struct dfi_target *target, uint32_t source, uint64_t key)
 }
 
 /* A position is taken, and then no segment is sent: its source aborts. */
-Test(cast, place_that_nobody_fills_ends_the_order_before_it)
+Test(multicast_flows, place_that_nobody_fills_ends_the_order_before_it)
 {
 	struct dfi_source *sources[2];
 	const void *tuple;
@@ -321,24 +321,25 @@ Test(cast, place_that_nobody_fills_ends_the_order_before_it)
 
 static bool all_is_given_back(void *arg)
 {
-	struct sender_ring *cast = ((struct dfi_source *)arg)->cast;
+	struct sender_ring *multicast = ((struct dfi_source *)arg)->multicast;
 	const void *tuple;
 	bool given = true;
 	uint32_t t;
 
 	for (t = 0; t < MAX_ENDS; t++)
 		cr_assert_eq(dfi_target_consume(targets[t], &tuple), -EAGAIN);
-	dfi__cast_lock(&cast->cast);
+	dfi__multicast_end_lock(&multicast->end);
 	for (t = 0; t < MAX_ENDS; t++)
-		given &= cast->stream.peers[t].consumed == cast->stream.next;
-	dfi__cast_unlock(&cast->cast);
+		given &= multicast->stream.peers[t].consumed ==
+		    multicast->stream.next;
+	dfi__multicast_end_unlock(&multicast->end);
 	return given;
 }
 
 /*
  * Otherwise it would ask for ever: an unasked report has more than a segment.
  */
-Test(cast, source_hears_of_the_last_segment_that_is_given_back)
+Test(multicast_flows, source_hears_of_the_last_segment_that_is_given_back)
 {
 	struct dfi_source *source;
 	const void *tuple;
@@ -358,7 +359,7 @@ Test(cast, source_hears_of_the_last_segment_that_is_given_back)
 	}
 }
 
-Test(cast, group_that_nothing_reaches_is_named)
+Test(multicast_flows, group_that_nothing_reaches_is_named)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *source;
@@ -372,7 +373,8 @@ Test(cast, group_that_nothing_reaches_is_named)
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
 }
 
-Test(cast, closing_waits_for_who_misses_something_as_long_as_it_is_told)
+Test(multicast_flows,
+    closing_waits_for_who_misses_something_as_long_as_it_is_told)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *source;
@@ -409,7 +411,7 @@ static bool sleeps(void *arg)
 }
 
 /* It does not learn that this target won't answer any more. */
-Test(cast, abort_ends_closing)
+Test(multicast_flows, abort_ends_closing)
 {
 	struct dfi_source *source;
 	const void *tuple;
@@ -475,7 +477,7 @@ static void expect_broken(const struct waiter *waiter, const char *who)
  * The source waits for credit of target 0, which consumes nothing; target 1 has
  * all that there is, and waits for more.
  */
-Test(cast, device_that_is_removed_fails_both_ends)
+Test(multicast_flows, device_that_is_removed_fails_both_ends)
 {
 	struct waiter source = { .n = 0 }, target = { .n = 0 };
 	struct waiter idle = { .n = 0 };

@@ -26,148 +26,149 @@
 /* How long to leave an unreachable peer alone. */
 #define RETRY_NS NS_PER_S
 
-static void fail(struct cast *cast)
+static void fail(struct multicast_end *end)
 {
-	if (cast->why[0])
+	if (end->why[0])
 		return;
-	snprintf(cast->why, sizeof(cast->why), "%s", dfi_errmsg());
+	snprintf(end->why, sizeof(end->why), "%s", dfi_errmsg());
 	/* Pairs with all observers of failed. It protects why. */
-	atomic_publish(&cast->failed, true);
-	cast->fresh = true;
-	cast->protocol->fail(cast);
+	atomic_publish(&end->failed, true);
+	end->fresh = true;
+	end->protocol->fail(end);
 }
 
 /* With faults, a datagram may be delivered twice or later. */
 static void deliver(void *arg, const void *bytes, size_t size)
 {
-	struct cast *cast = arg;
+	struct multicast_end *end = arg;
 	struct datagram datagram;
 
-	if (dfi__datagram_parse(&cast->config.flow, bytes, size, &datagram))
-		cast->protocol->receive(cast, &datagram, clock_now_ns());
+	if (dfi__datagram_parse(&end->config.flow, bytes, size, &datagram))
+		end->protocol->receive(end, &datagram, clock_now_ns());
 }
 
 static void received(void *arg, const void *bytes, uint32_t size)
 {
-	struct cast *cast = arg;
+	struct multicast_end *end = arg;
 
 	dfi__faults_receive(
-	    cast->faults, bytes, size, clock_now_ns(), deliver, cast);
+	    end->faults, bytes, size, clock_now_ns(), deliver, end);
 }
 
-static void set_alarm(struct cast *cast, int64_t at)
+static void set_alarm(struct multicast_end *end, int64_t at)
 {
-	if (at >= cast->alarm)
+	if (at >= end->alarm)
 		return;
-	cast->alarm = at;
-	cast->port->ops->alarm(cast->port, at);
+	end->alarm = at;
+	end->port->ops->alarm(end->port, at);
 }
 
-void dfi__cast_step(struct cast *cast)
+void dfi__multicast_end_step(struct multicast_end *end)
 {
 	int64_t now;
 
-	/* The port may call this before cast->port is set. */
-	if (unlikely(!cast->port || cast->why[0]))
+	/* The port may call this before end->port is set. */
+	if (unlikely(!end->port || end->why[0]))
 		return;
-	if (cast->port->ops->progress(cast->port) < 0) {
-		fail(cast);
+	if (end->port->ops->progress(end->port) < 0) {
+		fail(end);
 		return;
 	}
 	now = clock_now_ns();
-	dfi__faults_progress(cast->faults, now, deliver, cast);
-	set_alarm(cast, cast->protocol->step(cast, now));
-	set_alarm(cast, dfi__faults_due(cast->faults));
+	dfi__faults_progress(end->faults, now, deliver, end);
+	set_alarm(end, end->protocol->step(end, now));
+	set_alarm(end, dfi__faults_due(end->faults));
 }
 
-void dfi__cast_lock(struct cast *cast)
+void dfi__multicast_end_lock(struct multicast_end *end)
 {
-	atomic_fetch_add(&cast->n_waiting, 1);
-	dfi__lock_take(&cast->lock);
-	atomic_fetch_sub(&cast->n_waiting, 1);
+	atomic_fetch_add(&end->n_waiting, 1);
+	dfi__lock_take(&end->lock);
+	atomic_fetch_sub(&end->n_waiting, 1);
 }
 
-void dfi__cast_unlock(struct cast *cast)
+void dfi__multicast_end_unlock(struct multicast_end *end)
 {
-	lock_release(&cast->lock);
+	lock_release(&end->lock);
 }
 
-void dfi__cast_poll(struct cast *cast)
+void dfi__multicast_end_poll(struct multicast_end *end)
 {
 	/*
 	 * A spinning thread would otherwise take the lock again before the
 	 * sleeper runs.
 	 */
-	if (atomic_peek(&cast->n_waiting) || !lock_try(&cast->lock))
+	if (atomic_peek(&end->n_waiting) || !lock_try(&end->lock))
 		return;
-	atomic_set(&cast->polls, atomic_peek(&cast->polls) + 1);
-	dfi__cast_step(cast);
-	lock_release(&cast->lock);
+	atomic_set(&end->polls, atomic_peek(&end->polls) + 1);
+	dfi__multicast_end_step(end);
+	lock_release(&end->lock);
 }
 
-void dfi__cast_arm(struct cast *cast)
+void dfi__multicast_end_arm(struct multicast_end *end)
 {
-	atomic_set(&cast->sleeper, true);
-	cast->port->ops->arm(cast->port);
+	atomic_set(&end->sleeper, true);
+	end->port->ops->arm(end->port);
 	/*
 	 * The port does not announce datagrams that arrived before it was
 	 * armed.
 	 */
-	dfi__cast_lock(cast);
-	dfi__cast_step(cast);
-	dfi__cast_unlock(cast);
+	dfi__multicast_end_lock(end);
+	dfi__multicast_end_step(end);
+	dfi__multicast_end_unlock(end);
 }
 
 /* Ask the port to call for the next datagram, unless the owner polls. */
-static void rearm(struct cast *cast, int64_t now)
+static void rearm(struct multicast_end *end, int64_t now)
 {
-	uint32_t polls = atomic_peek(&cast->polls);
-	bool active = polls != cast->seen_polls;
+	uint32_t polls = atomic_peek(&end->polls);
+	bool active = polls != end->seen_polls;
 
-	cast->seen_polls = polls;
+	end->seen_polls = polls;
 	/* The thread that polled may sleep by now. */
-	if (!atomic_exchange(&cast->sleeper, false) && active) {
-		set_alarm(cast, now + IDLE_CHECK_NS);
+	if (!atomic_exchange(&end->sleeper, false) && active) {
+		set_alarm(end, now + IDLE_CHECK_NS);
 		return;
 	}
-	cast->port->ops->arm(cast->port);
-	dfi__cast_step(cast);
+	end->port->ops->arm(end->port);
+	dfi__multicast_end_step(end);
 }
 
 static void ready(void *arg)
 {
-	struct cast *cast = arg;
+	struct multicast_end *end = arg;
 	int64_t now = clock_now_ns();
 	bool fresh;
 
-	dfi__cast_lock(cast);
-	if (!cast->port) {
-		dfi__cast_unlock(cast);
+	dfi__multicast_end_lock(end);
+	if (!end->port) {
+		dfi__multicast_end_unlock(end);
 		return;
 	}
-	if (cast->alarm <= now)
-		cast->alarm = DEADLINE_NEVER;
-	dfi__cast_step(cast);
-	if (!cast->why[0])
-		rearm(cast, now);
+	if (end->alarm <= now)
+		end->alarm = DEADLINE_NEVER;
+	dfi__multicast_end_step(end);
+	if (!end->why[0])
+		rearm(end, now);
 	/*
 	 * This includes news that the owner's poll has found and not reported.
 	 */
-	fresh = cast->fresh;
-	cast->fresh = false;
-	dfi__cast_unlock(cast);
+	fresh = end->fresh;
+	end->fresh = false;
+	dfi__multicast_end_unlock(end);
 	if (fresh)
-		cast->protocol->wake(cast);
+		end->protocol->wake(end);
 }
 
 /* Under the lock. NULL: the peer can't be reached now. */
-static struct multicast_peer *find_peer(struct cast *cast, uint32_t index)
+static struct multicast_peer *find_peer(
+    struct multicast_end *end, uint32_t index)
 {
-	struct cast_peer *peer = &cast->peers[index];
+	struct multicast_end_peer *peer = &end->peers[index];
 	struct multicast_address address;
 	int64_t now;
 
-	if (!cast->config.find(cast->config.find_arg, index, &address))
+	if (!end->config.find(end->config.find_arg, index, &address))
 		return NULL;
 	if (peer->peer &&
 	    memcmp(&address, &peer->address, sizeof(address)) == 0)
@@ -176,41 +177,42 @@ static struct multicast_peer *find_peer(struct cast *cast, uint32_t index)
 	if (now < peer->not_before)
 		return NULL;
 	if (peer->peer)
-		cast->port->ops->peer_close(peer->peer);
+		end->port->ops->peer_close(peer->peer);
 	peer->peer = NULL;
 	peer->address = address;
-	if (cast->port->ops->peer_open(cast->port, &address, &peer->peer) < 0)
+	if (end->port->ops->peer_open(end->port, &address, &peer->peer) < 0)
 		/* The call above may have taken long. */
 		peer->not_before = clock_now_ns() + RETRY_NS;
 	return peer->peer;
 }
 
-int dfi__cast_send(void *arg, uint32_t to, const void *header,
+int dfi__multicast_end_send(void *arg, uint32_t to, const void *header,
     size_t header_size, const void *payload, size_t payload_size)
 {
-	struct cast *cast = arg;
+	struct multicast_end *end = arg;
 	struct multicast_peer *peer = NULL;
 	int ret;
 
-	if (unlikely(!cast->port))
+	if (unlikely(!end->port))
 		return -EAGAIN;
 	if (to != DATAGRAM_ALL) {
-		peer = find_peer(cast, to);
+		peer = find_peer(end, to);
 		if (!peer)
 			return 0; /* as if it were lost */
 	}
-	ret = cast->port->ops->send(
-	    cast->port, peer, header, header_size, payload, payload_size);
+	ret = end->port->ops->send(
+	    end->port, peer, header, header_size, payload, payload_size);
 	if (unlikely(ret < 0 && ret != -EAGAIN))
-		fail(cast);
+		fail(end);
 	return ret;
 }
 
-struct multicast_attr dfi__cast_attr(const struct cast_config *config)
+struct multicast_attr dfi__multicast_end_attr(
+    const struct multicast_config *config)
 {
 	return (struct multicast_attr){
 		.group = config->group,
-		.key = cast_key(config->flow.instance),
+		.key = multicast_key(config->flow.instance),
 		.max_size = (uint32_t)datagram_size_max(&config->flow.geometry),
 		.member = config->member,
 		.receives = config->receives,
@@ -223,64 +225,65 @@ struct multicast_attr dfi__cast_attr(const struct cast_config *config)
 	};
 }
 
-int dfi__cast_open(struct cast *cast, const struct cast_protocol *protocol,
-    const struct cast_config *config, int64_t deadline)
+int dfi__multicast_end_open(struct multicast_end *end,
+    const struct multicast_protocol *protocol,
+    const struct multicast_config *config, int64_t deadline)
 {
-	struct multicast_attr attr = dfi__cast_attr(config);
+	struct multicast_attr attr = dfi__multicast_end_attr(config);
 	struct multicast_port *port;
 	int ret;
 
 	attr.received = received;
 	attr.ready = ready;
-	attr.arg = cast;
+	attr.arg = end;
 
-	*cast = (struct cast){
+	*end = (struct multicast_end){
 		.protocol = protocol,
 		.config = *config,
 		.alarm = DEADLINE_NEVER,
-		.peers = calloc(config->n_peers, sizeof(cast->peers[0])),
+		.peers = calloc(config->n_peers, sizeof(end->peers[0])),
 	};
-	if (!cast->peers)
+	if (!end->peers)
 		return dfi__fail(-ENOMEM, "no memory for %u peers of a group",
 		    config->n_peers);
-	snprintf(cast->group, sizeof(cast->group), "%s", config->group);
-	cast->config.group = cast->group;
+	snprintf(end->group, sizeof(end->group), "%s", config->group);
+	end->config.group = end->group;
 	ret = dfi__faults_open(
-	    2 * (uint64_t)config->index + config->member, &cast->faults);
+	    2 * (uint64_t)config->index + config->member, &end->faults);
 	if (!ret)
 		ret = config->network->ops->mcast->open(
 		    config->network, &attr, deadline, &port);
 	if (ret < 0) {
-		dfi__faults_close(cast->faults);
-		free(cast->peers);
-		cast->peers = NULL;
+		dfi__faults_close(end->faults);
+		free(end->peers);
+		end->peers = NULL;
 		return ret;
 	}
-	dfi__cast_lock(cast);
-	cast->port = port;
-	dfi__cast_unlock(cast);
+	dfi__multicast_end_lock(end);
+	end->port = port;
+	dfi__multicast_end_unlock(end);
 	/* The control thread begins with a first look. */
 	port->ops->arm(port);
 	port->ops->alarm(port, 0);
 	return 0;
 }
 
-void dfi__cast_close(struct cast *cast)
+void dfi__multicast_end_close(struct multicast_end *end)
 {
 	const struct multicast_ops *ops;
 	uint32_t i;
 
-	if (!cast->peers)
+	if (!end->peers)
 		return;
-	ops = cast->port->ops;
+	ops = end->port->ops;
 	/* The protocol sends to peers until the port is closed. */
-	ops->close(cast->port);
-	cast->port = NULL;
-	for (i = 0; i < cast->config.n_peers; i++)
-		if (cast->peers[i].peer)
-			ops->peer_close(cast->peers[i].peer);
-	dfi__faults_close(cast->faults);
-	cast->faults = NULL;
-	free(cast->peers);
-	cast->peers = NULL;
+	ops->close(end->port);
+	end->port = NULL;
+	for (i = 0; i < end->config.n_peers; i++)
+		if (end->peers[i].peer)
+			ops->peer_close(end->peers[i].peer);
+	dfi__faults_close(end->faults);
+	end->faults = NULL;
+	free(end->peers);
+	end->peers = NULL;
 }

@@ -18,11 +18,11 @@
 #include "transport/multicast.h"
 #include "datagram.h"
 
-struct cast;
+struct multicast_end;
 struct faults;
 struct transport;
 
-struct cast_config {
+struct multicast_config {
 	struct transport *network; /* a transport that has multicast ports */
 	const char *group;
 	uint32_t receives;
@@ -42,31 +42,31 @@ struct cast_config {
 };
 
 /* The protocol's calls. All are made under the lock, except wake(). */
-struct cast_protocol {
+struct multicast_protocol {
 	/* Take a datagram of this flow. */
-	void (*receive)(
-	    struct cast *cast, const struct datagram *datagram, int64_t now);
+	void (*receive)(struct multicast_end *end,
+	    const struct datagram *datagram, int64_t now);
 	/* Do what is due. Returns the latest time of the next call. */
-	int64_t (*step)(struct cast *cast, int64_t now);
+	int64_t (*step)(struct multicast_end *end, int64_t now);
 	/* The port is broken permanently. */
-	void (*fail)(struct cast *cast);
+	void (*fail)(struct multicast_end *end);
 	/* The owner has news: wake it if it sleeps. */
-	void (*wake)(struct cast *cast);
+	void (*wake)(struct multicast_end *end);
 };
 
 /* An unknown peer is not looked up again before not_before. */
-struct cast_peer {
+struct multicast_end_peer {
 	struct multicast_peer *peer; /* at this address, or NULL */
 	struct multicast_address address;
 	int64_t not_before;
 };
 
-struct cast {
-	const struct cast_protocol *protocol;
-	struct cast_config config;
+struct multicast_end {
+	const struct multicast_protocol *protocol;
+	struct multicast_config config;
 	struct multicast_port *port;
 	struct faults *faults; /* for tests */
-	struct cast_peer *peers;
+	struct multicast_end_peer *peers;
 	bool fresh; /* the protocol has something new for the owner */
 	char group[64];
 	char why[256]; /* why the port is broken; "": it works */
@@ -82,47 +82,49 @@ struct cast {
 /*
  * The key of a flow's ports. The device drops datagrams that have another key.
  */
-static inline uint32_t cast_key(uint64_t instance)
+static inline uint32_t multicast_key(uint64_t instance)
 {
 	return (uint32_t)(instance ^ instance >> 32) & MULTICAST_KEY_MASK;
 }
 
 /* The attributes of the end's datagram endpoint, except its callbacks. */
-struct multicast_attr dfi__cast_attr(const struct cast_config *config);
+struct multicast_attr dfi__multicast_end_attr(
+    const struct multicast_config *config);
 
 /*
  * Open the port, and join the group if config.member says so. The protocol is
  * called from then on. Returns the errors of mcast_ops.open().
  */
-int dfi__cast_open(struct cast *cast, const struct cast_protocol *protocol,
-    const struct cast_config *config, int64_t deadline);
+int dfi__multicast_end_open(struct multicast_end *end,
+    const struct multicast_protocol *protocol,
+    const struct multicast_config *config, int64_t deadline);
 /* The protocol is not called after this returns. */
-void dfi__cast_close(struct cast *cast);
+void dfi__multicast_end_close(struct multicast_end *end);
 
-/* Implements datagram_port.send, under the lock; arg is the cast. */
-int dfi__cast_send(void *arg, uint32_t to, const void *header,
+/* Implements datagram_port.send, under the lock; arg is the end. */
+int dfi__multicast_end_send(void *arg, uint32_t to, const void *header,
     size_t header_size, const void *payload, size_t payload_size);
 
 /*
  * Take what has arrived, and do what is due. Returns at once if another thread
  * is doing so.
  */
-void dfi__cast_poll(struct cast *cast);
+void dfi__multicast_end_poll(struct multicast_end *end);
 
 /*
- * Take the lock. While a thread waits here, dfi__cast_poll() leaves the lock to
- * it.
+ * Take the lock. While a thread waits here, dfi__multicast_end_poll() leaves
+ * the lock to it.
  */
-void dfi__cast_lock(struct cast *cast);
-void dfi__cast_unlock(struct cast *cast);
+void dfi__multicast_end_lock(struct multicast_end *end);
+void dfi__multicast_end_unlock(struct multicast_end *end);
 
-/* dfi__cast_poll() with the lock held. */
-void dfi__cast_step(struct cast *cast);
+/* dfi__multicast_end_poll() with the lock held. */
+void dfi__multicast_end_step(struct multicast_end *end);
 
 /*
  * Call it before sleeping. From then on the control thread polls and wakes the
  * owner.
  */
-void dfi__cast_arm(struct cast *cast);
+void dfi__multicast_end_arm(struct multicast_end *end);
 
 #endif

@@ -14,18 +14,18 @@
 
 /* ---- The protocol, under the lock -------------------------------------- */
 
-static struct receiver_ring *target_of(struct cast *cast)
+static struct receiver_ring *target_of(struct multicast_end *end)
 {
-	return (struct receiver_ring *)(void *)cast;
+	return (struct receiver_ring *)(void *)end;
 }
 
 static void receive(
-    struct cast *cast, const struct datagram *datagram, int64_t now)
+    struct multicast_end *end, const struct datagram *datagram, int64_t now)
 {
-	struct receiver_ring *target = target_of(cast);
+	struct receiver_ring *target = target_of(end);
 
 	/* The parser has checked the index of the source. */
-	cast->fresh |= dfi__multicast_receiver_receive(
+	end->fresh |= dfi__multicast_receiver_receive(
 	    &target->streams[datagram->source], datagram, now);
 }
 
@@ -42,19 +42,19 @@ static void lose(struct receiver_ring *target, uint32_t source)
 	 */
 	atomic_publish(
 	    &target->export.changes, atomic_peek(&target->export.changes) + 1);
-	target->cast.fresh = true;
+	target->end.fresh = true;
 }
 
-static int64_t step(struct cast *cast, int64_t now)
+static int64_t step(struct multicast_end *end, int64_t now)
 {
-	struct receiver_ring *target = target_of(cast);
+	struct receiver_ring *target = target_of(end);
 	int64_t due, first = DEADLINE_NEVER;
 	struct multicast_receiver *stream;
 	uint32_t i;
 
 	for (i = 0; i < target->n_streams; i++) {
 		stream = &target->streams[i];
-		cast->fresh |= dfi__multicast_receiver_progress(stream, now);
+		end->fresh |= dfi__multicast_receiver_progress(stream, now);
 		if (stream->state == STREAM_CUT)
 			lose(target, i);
 		due = dfi__multicast_receiver_due(stream);
@@ -64,9 +64,9 @@ static int64_t step(struct cast *cast, int64_t now)
 	return first;
 }
 
-static void fail(struct cast *cast)
+static void fail(struct multicast_end *end)
 {
-	struct receiver_ring *target = target_of(cast);
+	struct receiver_ring *target = target_of(end);
 	uint32_t i;
 
 	for (i = 0; i < target->n_streams; i++)
@@ -74,14 +74,14 @@ static void fail(struct cast *cast)
 			lose(target, i);
 }
 
-static void wake(struct cast *cast)
+static void wake(struct multicast_end *end)
 {
 	wait_wake_fenced(
-	    (_Atomic uint32_t *)(void *)((char *)target_of(cast)->region->base +
+	    (_Atomic uint32_t *)(void *)((char *)target_of(end)->region->base +
 		REGION_WAIT_OFFSET));
 }
 
-static const struct cast_protocol protocol = {
+static const struct multicast_protocol protocol = {
 	.receive = receive,
 	.step = step,
 	.fail = fail,
@@ -105,7 +105,7 @@ static void free_target(struct receiver_ring *target)
 {
 	uint32_t i;
 
-	dfi__cast_close(&target->cast);
+	dfi__multicast_end_close(&target->end);
 	for (i = 0; target->streams && i < target->n_streams; i++)
 		dfi__multicast_receiver_free(&target->streams[i]);
 	free(target->streams);
@@ -142,9 +142,9 @@ static int give_credit(struct region *region, const struct ring_layout *layout,
 	else if (consumed - target->looked[ring] < target->credit_batch)
 		return 1;
 	target->looked[ring] = consumed;
-	dfi__cast_lock(&target->cast);
-	dfi__cast_step(&target->cast);
-	dfi__cast_unlock(&target->cast);
+	dfi__multicast_end_lock(&target->end);
+	dfi__multicast_end_step(&target->end);
+	dfi__multicast_end_unlock(&target->end);
 	return 1;
 }
 
@@ -160,51 +160,51 @@ static enum ring_loss ring_lost(
 static const char *ring_why(
     const struct export *export, uint32_t ring, uint64_t node)
 {
-	const struct cast *cast = &target_with(export)->cast;
+	const struct multicast_end *end = &target_with(export)->end;
 
 	(void)ring;
 	(void)node;
 	/* Pairs with the publish in end.c. It protects why. */
-	return atomic_observe(&cast->failed) ? cast->why : NULL;
+	return atomic_observe(&end->failed) ? end->why : NULL;
 }
 
 /*
- * dfi__cast_poll() takes all datagrams that have arrived, so looks does not
- * matter.
+ * dfi__multicast_end_poll() takes all datagrams that have arrived, so looks
+ * does not matter.
  */
 static void progress(struct transport *transport, uint32_t looks)
 {
 	(void)looks;
-	dfi__cast_poll(&target_at(transport)->cast);
+	dfi__multicast_end_poll(&target_at(transport)->end);
 }
 
 static void settle(struct transport *transport)
 {
-	struct cast *cast = &target_at(transport)->cast;
+	struct multicast_end *end = &target_at(transport)->end;
 
-	dfi__cast_lock(cast);
-	dfi__cast_step(cast);
-	dfi__cast_unlock(cast);
+	dfi__multicast_end_lock(end);
+	dfi__multicast_end_step(end);
+	dfi__multicast_end_unlock(end);
 }
 
 static void arm(struct transport *transport)
 {
-	dfi__cast_arm(&target_at(transport)->cast);
+	dfi__multicast_end_arm(&target_at(transport)->end);
 }
 
 static void describe(const struct transport *transport,
     const struct remote *remote, char text[TRANSPORT_WAY_SIZE])
 {
-	const struct cast *cast = &target_at(transport)->cast;
-	const struct transport *network = cast->config.network;
+	const struct multicast_end *end = &target_at(transport)->end;
+	const struct transport *network = end->config.network;
 	char where[TRANSPORT_WAY_SIZE];
 
 	(void)remote;
 	network->ops->describe(network, NULL, where);
 	snprintf(text, TRANSPORT_WAY_SIZE, "%.*s, multicast to %s",
 	    (int)(TRANSPORT_WAY_SIZE - sizeof(", multicast to ") -
-		sizeof(cast->group)),
-	    where, cast->group);
+		sizeof(end->group)),
+	    where, end->group);
 }
 
 static const struct transport_ops export_ops = {
@@ -222,12 +222,13 @@ static const struct transport_ops export_ops = {
 /* ---- Opening and closing ----------------------------------------------- */
 
 static int create_streams(struct receiver_ring *target,
-    const struct cast_config *config, uint32_t index, uint32_t gap_us,
+    const struct multicast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, uint64_t start)
 {
 	const struct ring_geometry *g = &config->flow.geometry;
 	struct multicast_receiver_config stream = {
-		.port = { .send = dfi__cast_send, .arg = &target->cast },
+		.port = { .send = dfi__multicast_end_send,
+		    .arg = &target->end },
 		.flow = config->flow,
 		.target = index,
 		.gap_us = gap_us,
@@ -259,10 +260,10 @@ static int create_streams(struct receiver_ring *target,
 }
 
 int dfi__receiver_ring_open(struct receiver_ring **out,
-    const struct cast_config *config, uint32_t index, uint32_t gap_us,
+    const struct multicast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, struct region *region, uint64_t start, int64_t deadline)
 {
-	struct cast_config whole = *config;
+	struct multicast_config whole = *config;
 	struct receiver_ring *target = calloc(1, sizeof(*target));
 	int ret;
 
@@ -271,15 +272,15 @@ int dfi__receiver_ring_open(struct receiver_ring **out,
 	whole.member = true;
 	whole.index = index;
 	whole.n_peers = config->flow.n_sources;
-	whole.receives = cast_target_receives(
+	whole.receives = receiver_receives(
 	    &config->flow.geometry, config->flow.n_sources);
 	target->transport.ops = &export_ops;
 	target->export.transport = &target->transport;
 	target->region = region;
 	ret = create_streams(target, config, index, gap_us, notify, start);
 	if (!ret)
-		ret = dfi__cast_open(
-		    &target->cast, &protocol, &whole, deadline);
+		ret = dfi__multicast_end_open(
+		    &target->end, &protocol, &whole, deadline);
 	if (ret < 0) {
 		free_target(target);
 		return ret;
@@ -293,17 +294,17 @@ int dfi__receiver_ring_open(struct receiver_ring **out,
 
 void dfi__receiver_ring_stop(struct receiver_ring *target)
 {
-	dfi__cast_close(&target->cast);
+	dfi__multicast_end_close(&target->end);
 }
 
 void dfi__receiver_ring_source_gone(
     struct receiver_ring *target, uint32_t source)
 {
-	struct cast *cast = &target->cast;
+	struct multicast_end *end = &target->end;
 
-	dfi__cast_lock(cast);
+	dfi__multicast_end_lock(end);
 	dfi__multicast_receiver_source_gone(
 	    &target->streams[source], clock_now_ns());
-	dfi__cast_step(cast);
-	dfi__cast_unlock(cast);
+	dfi__multicast_end_step(end);
+	dfi__multicast_end_unlock(end);
 }

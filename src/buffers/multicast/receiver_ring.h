@@ -13,7 +13,7 @@
 #include "receiver.h"
 
 struct receiver_ring {
-	struct cast cast; /* first */
+	struct multicast_end end; /* first */
 	struct transport transport;
 	struct export export;
 	struct region *region;
@@ -30,14 +30,14 @@ struct receiver_ring {
  * and set region->export. The rings' readers should give back each segment at
  * once (reader.batch 1): a source that gets all credit need not ask for it.
  * config has network, group, find, find_arg and flow. Returns the errors of
- * dfi__cast_open().
+ * dfi__multicast_end_open().
  */
 int dfi__receiver_ring_open(struct receiver_ring **target,
-    const struct cast_config *config, uint32_t index, uint32_t gap_us,
+    const struct multicast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, struct region *region, uint64_t start, int64_t deadline);
 
 /* How many receives a target of such a flow posts. */
-static inline uint32_t cast_target_receives(
+static inline uint32_t receiver_receives(
     const struct ring_geometry *geometry, uint32_t n_sources)
 {
 	return (uint32_t)min_u64(

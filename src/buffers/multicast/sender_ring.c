@@ -17,15 +17,15 @@
 /* The port gets room soon, and may not announce it. */
 #define STUCK_NS NS_PER_MS
 
-static struct sender_ring *source_of(struct cast *cast)
+static struct sender_ring *source_of(struct multicast_end *end)
 {
-	return (struct sender_ring *)(void *)cast;
+	return (struct sender_ring *)(void *)end;
 }
 
 static void receive(
-    struct cast *cast, const struct datagram *datagram, int64_t now)
+    struct multicast_end *end, const struct datagram *datagram, int64_t now)
 {
-	struct sender_ring *source = source_of(cast);
+	struct sender_ring *source = source_of(end);
 	struct multicast_sender *stream = &source->stream;
 
 	(void)now;
@@ -36,14 +36,14 @@ static void receive(
 		source->remotes[datagram->target].heard = true;
 		source->used |= stream->next == stream->config.start &&
 		    datagram->flags & DATAGRAM_USED;
-		cast->fresh = true;
+		end->fresh = true;
 	}
-	cast->fresh |= dfi__multicast_sender_receive(stream, datagram);
+	end->fresh |= dfi__multicast_sender_receive(stream, datagram);
 }
 
-static int64_t step(struct cast *cast, int64_t now)
+static int64_t step(struct multicast_end *end, int64_t now)
 {
-	struct multicast_sender *stream = &source_of(cast)->stream;
+	struct multicast_sender *stream = &source_of(end)->stream;
 	int64_t due;
 
 	/* The multicast end has noted the error of the datagram endpoint. */
@@ -52,25 +52,25 @@ static int64_t step(struct cast *cast, int64_t now)
 	return stream->stuck && now + STUCK_NS < due ? now + STUCK_NS : due;
 }
 
-static void fail(struct cast *cast)
+static void fail(struct multicast_end *end)
 {
-	struct sender_ring *source = source_of(cast);
+	struct sender_ring *source = source_of(end);
 	uint32_t t;
 
-	for (t = 0; t < cast->config.n_peers; t++)
+	for (t = 0; t < end->config.n_peers; t++)
 		atomic_set(&source->remotes[t].base.lost, true);
 }
 
-static void wake(struct cast *cast)
+static void wake(struct multicast_end *end)
 {
-	struct sender_ring *source = source_of(cast);
+	struct sender_ring *source = source_of(end);
 	uint32_t t;
 
-	for (t = 0; t < cast->config.n_peers; t++)
+	for (t = 0; t < end->config.n_peers; t++)
 		wait_wake_fenced(&source->headers[t].writer_waits);
 }
 
-static const struct cast_protocol protocol = {
+static const struct multicast_protocol protocol = {
 	.receive = receive,
 	.step = step,
 	.fail = fail,
@@ -81,18 +81,18 @@ static const struct cast_protocol protocol = {
 
 static struct sender_ring *owner(const struct remote *remote)
 {
-	return ((const struct cast_remote *)remote)->source;
+	return ((const struct sender_remote *)remote)->source;
 }
 
 static int broken(const struct sender_ring *source)
 {
-	return dfi__fail(-ECONNRESET, "%s", source->cast.why);
+	return dfi__fail(-ECONNRESET, "%s", source->end.why);
 }
 
 static inline bool has_failed(const struct sender_ring *source)
 {
-	/* Pairs with the publish in end.c. It protects cast.why. */
-	return atomic_observe(&source->cast.failed);
+	/* Pairs with the publish in end.c. It protects end.why. */
+	return atomic_observe(&source->end.failed);
 }
 
 /* The end mark. Each ring gets one, but the stream has one for all targets. */
@@ -103,13 +103,13 @@ static int ring_write(
 	uint64_t flag = write->footer[1] & FOOTER_FLAGS;
 	uint8_t ends = flag & FOOTER_FLAG_ABORT ? DATAGRAM_ABORT : DATAGRAM_END;
 
-	dfi__cast_lock(&source->cast);
+	dfi__multicast_end_lock(&source->end);
 	if (source->stream.ends != ends) {
 		(void)dfi__multicast_sender_end(
 		    &source->stream, flag, clock_now_ns());
-		dfi__cast_step(&source->cast);
+		dfi__multicast_end_step(&source->end);
 	}
-	dfi__cast_unlock(&source->cast);
+	dfi__multicast_end_unlock(&source->end);
 	return has_failed(source) ? broken(source) : 0;
 }
 
@@ -117,7 +117,7 @@ static int ring_progress(struct remote *remote)
 {
 	struct sender_ring *source = owner(remote);
 
-	dfi__cast_poll(&source->cast);
+	dfi__multicast_end_poll(&source->end);
 	return has_failed(source) ? broken(source) : 0;
 }
 
@@ -130,15 +130,15 @@ static int ring_slot_is_free(struct remote *remote)
 static int ring_drained(struct remote *remote)
 {
 	struct sender_ring *source = owner(remote);
-	const struct cast_remote *ring = (const struct cast_remote *)remote;
+	const struct sender_remote *ring = (const struct sender_remote *)remote;
 	enum stream_over over;
 	uint8_t ends;
 
-	dfi__cast_poll(&source->cast);
-	dfi__cast_lock(&source->cast);
+	dfi__multicast_end_poll(&source->end);
+	dfi__multicast_end_lock(&source->end);
 	over = source->stream.peers[ring->target].over;
 	ends = source->stream.ends;
-	dfi__cast_unlock(&source->cast);
+	dfi__multicast_end_unlock(&source->end);
 	/* Targets do not answer ABORT. */
 	if (ends == DATAGRAM_ABORT || over == STREAM_DONE ||
 	    over == STREAM_CANCELLED)
@@ -152,12 +152,12 @@ static int ring_drained(struct remote *remote)
 
 static void ring_arm(struct remote *remote)
 {
-	dfi__cast_arm(&owner(remote)->cast);
+	dfi__multicast_end_arm(&owner(remote)->end);
 }
 
 static const char *ring_why(const struct remote *remote)
 {
-	return has_failed(owner(remote)) ? owner(remote)->cast.why : NULL;
+	return has_failed(owner(remote)) ? owner(remote)->end.why : NULL;
 }
 
 static void ring_close(struct remote *remote)
@@ -168,16 +168,16 @@ static void ring_close(struct remote *remote)
 static void describe(const struct transport *transport,
     const struct remote *remote, char text[TRANSPORT_WAY_SIZE])
 {
-	const struct cast *cast = &owner(remote)->cast;
-	const struct transport *network = cast->config.network;
+	const struct multicast_end *end = &owner(remote)->end;
+	const struct transport *network = end->config.network;
 	char where[TRANSPORT_WAY_SIZE];
 
 	(void)transport;
 	network->ops->describe(network, NULL, where);
 	snprintf(text, TRANSPORT_WAY_SIZE, "%.*s, multicast to %s",
 	    (int)(TRANSPORT_WAY_SIZE - sizeof(", multicast to ") -
-		sizeof(cast->group)),
-	    where, cast->group);
+		sizeof(end->group)),
+	    where, end->group);
 }
 
 static const struct transport_ops ring_ops = {
@@ -197,9 +197,9 @@ static void published(void *arg)
 {
 	struct sender_ring *source = arg;
 
-	dfi__cast_lock(&source->cast);
-	dfi__cast_step(&source->cast);
-	dfi__cast_unlock(&source->cast);
+	dfi__multicast_end_lock(&source->end);
+	dfi__multicast_end_step(&source->end);
+	dfi__multicast_end_unlock(&source->end);
 }
 
 /* ---- Opening and closing ----------------------------------------------- */
@@ -216,7 +216,7 @@ static int create_rings(struct sender_ring *source, uint32_t n)
 		    -ENOMEM, "no memory for the credits of %u targets", n);
 	for (t = 0; t < n; t++) {
 		dfi__ring_header_init(&source->headers[t], source->stream.next);
-		source->remotes[t] = (struct cast_remote){
+		source->remotes[t] = (struct sender_remote){
 			.base = { .transport = &source->transport,
 			    .ring = (char *)&source->headers[t] },
 			.source = source,
@@ -229,13 +229,14 @@ static int create_rings(struct sender_ring *source, uint32_t n)
 }
 
 int dfi__sender_ring_open(struct sender_ring *source,
-    const struct cast_config *config, uint32_t index, uint32_t gap_us,
+    const struct multicast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, struct shared_ring *shared_ring, uint64_t start,
     int64_t deadline)
 {
-	struct cast_config whole = *config;
+	struct multicast_config whole = *config;
 	struct multicast_sender_config stream = {
-		.port = { .send = dfi__cast_send, .arg = &source->cast },
+		.port = { .send = dfi__multicast_end_send,
+		    .arg = &source->end },
 		.flow = config->flow,
 		.source = index,
 		.gap_us = gap_us,
@@ -250,7 +251,7 @@ int dfi__sender_ring_open(struct sender_ring *source,
 	whole.n_peers = config->flow.n_targets;
 	whole.memory = shared_ring->region->base;
 	whole.memory_size = shared_ring->region->name.size;
-	whole.receives = cast_source_receives(whole.n_peers);
+	whole.receives = sender_receives(whole.n_peers);
 	*source = (struct sender_ring){
 		.transport.ops = &ring_ops,
 		.shared_ring = shared_ring,
@@ -259,8 +260,8 @@ int dfi__sender_ring_open(struct sender_ring *source,
 	if (!ret)
 		ret = create_rings(source, whole.n_peers);
 	if (!ret)
-		ret = dfi__cast_open(
-		    &source->cast, &protocol, &whole, deadline);
+		ret = dfi__multicast_end_open(
+		    &source->end, &protocol, &whole, deadline);
 	if (ret < 0) {
 		dfi__sender_ring_close(source);
 		return ret;
@@ -272,12 +273,12 @@ int dfi__sender_ring_open(struct sender_ring *source,
 
 void dfi__sender_ring_stop(struct sender_ring *source)
 {
-	dfi__cast_close(&source->cast);
+	dfi__multicast_end_close(&source->end);
 }
 
 void dfi__sender_ring_close(struct sender_ring *source)
 {
-	dfi__cast_close(&source->cast);
+	dfi__multicast_end_close(&source->end);
 	dfi__multicast_sender_free(&source->stream);
 	free(source->remotes);
 	free(source->headers);
@@ -295,11 +296,11 @@ bool dfi__sender_ring_heard(struct sender_ring *source, uint32_t target)
 {
 	bool heard;
 
-	dfi__cast_poll(&source->cast);
-	dfi__cast_lock(&source->cast);
+	dfi__multicast_end_poll(&source->end);
+	dfi__multicast_end_lock(&source->end);
 	heard = source->remotes[target].heard || source->used ||
-	    source->cast.why[0];
-	dfi__cast_unlock(&source->cast);
+	    source->end.why[0];
+	dfi__multicast_end_unlock(&source->end);
 	return heard;
 }
 
@@ -316,12 +317,12 @@ int dfi__sender_ring_greet(struct sender_ring *source)
 	    &stream->config.flow, &state, header);
 	bool used;
 
-	dfi__cast_lock(&source->cast);
-	if (!source->cast.why[0])
-		(void)dfi__cast_send(
-		    &source->cast, DATAGRAM_ALL, header, size, NULL, 0);
+	dfi__multicast_end_lock(&source->end);
+	if (!source->end.why[0])
+		(void)dfi__multicast_end_send(
+		    &source->end, DATAGRAM_ALL, header, size, NULL, 0);
 	used = source->used;
-	dfi__cast_unlock(&source->cast);
+	dfi__multicast_end_unlock(&source->end);
 	if (has_failed(source))
 		return broken(source);
 	return used ? dfi__fail(-EEXIST, "a target has had this source before")
@@ -331,8 +332,8 @@ int dfi__sender_ring_greet(struct sender_ring *source)
 void dfi__sender_ring_leave(
     struct sender_ring *source, uint32_t target, enum stream_over over)
 {
-	dfi__cast_lock(&source->cast);
+	dfi__multicast_end_lock(&source->end);
 	dfi__multicast_sender_leave(&source->stream, target, over);
-	dfi__cast_step(&source->cast);
-	dfi__cast_unlock(&source->cast);
+	dfi__multicast_end_step(&source->end);
+	dfi__multicast_end_unlock(&source->end);
 }

@@ -17,7 +17,7 @@
 struct sender_ring;
 
 /* The ring of one target. */
-struct cast_remote {
+struct sender_remote {
 	struct remote base;
 	struct sender_ring *source;
 	uint32_t target;
@@ -25,12 +25,12 @@ struct cast_remote {
 };
 
 struct sender_ring {
-	struct cast cast; /* first */
+	struct multicast_end end; /* first */
 	struct transport transport;
 	struct multicast_sender stream;
 	struct shared_ring *shared_ring;
 	struct ring_header *headers;
-	struct cast_remote *remotes;
+	struct sender_remote *remotes;
 	bool used; /* a target has had this stream before */
 };
 
@@ -38,20 +38,20 @@ struct sender_ring {
  * How many receives: each target reports several times in a window, and
  * answers. Targets repeat a lost report.
  */
-#define CAST_REPORTS 32
-#define CAST_REPORTS_MAX 8192
-static inline uint32_t cast_source_receives(uint32_t n_targets)
+#define SENDER_REPORTS 32
+#define SENDER_REPORTS_MAX 8192
+static inline uint32_t sender_receives(uint32_t n_targets)
 {
 	return (uint32_t)min_u64(
-	    (uint64_t)CAST_REPORTS * n_targets, CAST_REPORTS_MAX);
+	    (uint64_t)SENDER_REPORTS * n_targets, SENDER_REPORTS_MAX);
 }
 
 /*
  * Send the segments of a shared ring. config has network, group, find, find_arg
- * and flow. -ENOMEM, and the errors of dfi__cast_open().
+ * and flow. -ENOMEM, and the errors of dfi__multicast_end_open().
  */
 int dfi__sender_ring_open(struct sender_ring *source,
-    const struct cast_config *config, uint32_t index, uint32_t gap_us,
+    const struct multicast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, struct shared_ring *shared_ring, uint64_t start,
     int64_t deadline);
 /*

@@ -170,16 +170,16 @@ static int fill_network(
 	if (flow->ordered)
 		estimate->sequencer_shadow_bytes =
 		    dfi__shared_counter_image_bytes(dfi);
-	if (flow_is_cast(flow)) {
-		ret = dfi__cast_port_bytes(dfi, flow,
+	if (flow_is_multicast(flow)) {
+		ret = dfi__multicast_flow_bytes(dfi, flow,
 		    &estimate->target_datagram_bytes,
 		    &estimate->source_datagram_bytes);
 		if (ret < 0)
 			return ret;
 		estimate->target_bytes += estimate->target_datagram_bytes;
 		estimate->source_bytes += estimate->source_datagram_bytes;
-		estimate->target_descriptors += CAST_FILES;
-		estimate->source_descriptors += CAST_FILES;
+		estimate->target_descriptors += MULTICAST_FILES;
+		estimate->source_descriptors += MULTICAST_FILES;
 		estimate->source_queue_pairs++;
 		return 0;
 	}

@@ -318,15 +318,15 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	if (!ret)
 		ret = dfi__combine_declare(flow, &attr);
 	if (!ret)
-		ret = dfi__cast_declare(dfi, &attr, flow, &largest);
+		ret = dfi__multicast_flow_declare(dfi, &attr, flow, &largest);
 	if (!ret && flow->kind == DFI_SHUFFLE)
 		ret = dfi__route_declare(flow, attr.key);
 	if (!ret) {
 		dfi__geometry_choose(dfi, flow, largest);
 		ret = check_geometry(flow);
 	}
-	if (!ret && flow_is_cast(flow))
-		ret = dfi__cast_check(flow, largest);
+	if (!ret && flow_is_multicast(flow))
+		ret = dfi__multicast_flow_check(flow, largest);
 	if (!ret)
 		ret = dfi__combine_choose(flow, attr.combine.source_combining);
 	if (ret < 0)

@@ -75,7 +75,7 @@ static uint64_t share(uint64_t l2_bytes, const struct flow *flow,
 	 * Each target of a multicast group has its own rings, but a source
 	 * sends once.
 	 */
-	if (flow_is_cast(flow))
+	if (flow_is_multicast(flow))
 		n_targets = 1;
 	return dfi__geometry_ring_bytes(l2_bytes, n_sources, n_targets);
 }
@@ -118,7 +118,7 @@ static void choose_datagrams(
     struct flow *flow, uint64_t bytes, uint32_t largest)
 {
 	uint32_t tuple_size = flow->schema->tuple_size;
-	uint32_t room = dfi__cast_room(
+	uint32_t room = dfi__multicast_flow_room(
 	    flow, largest ? largest : (uint32_t)USUAL_DATAGRAM);
 	uint64_t count;
 
@@ -140,7 +140,7 @@ void dfi__geometry_choose(
 	if (flow->segment_size && flow->segment_count)
 		return;
 	bytes = ring_bytes(dfi, flow);
-	if (flow_is_cast(flow)) {
+	if (flow_is_multicast(flow)) {
 		choose_datagrams(flow, bytes, datagram);
 		return;
 	}

@@ -57,15 +57,15 @@ static int choose_group(struct flow *flow, bool v6)
 	return 0;
 }
 
-int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
-    struct flow *flow, uint32_t *largest)
+int dfi__multicast_flow_declare(struct dfi *dfi,
+    const struct dfi_flow_attr *attr, struct flow *flow, uint32_t *largest)
 {
 	const char *group = attr->replicate.multicast_address;
 	struct transport *network;
 	bool v6 = false;
 
 	*largest = 0;
-	if (!flow_is_cast(flow))
+	if (!flow_is_multicast(flow))
 		return group
 		    ? dfi__fail(-EINVAL,
 			  "flow '%s': replicate.multicast_address is for "
@@ -94,7 +94,7 @@ int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
 	return 0;
 }
 
-uint32_t dfi__cast_room(const struct flow *flow, uint32_t datagram)
+uint32_t dfi__multicast_flow_room(const struct flow *flow, uint32_t datagram)
 {
 	/* The bytes of a datagram beside its tuples. */
 	uint32_t taken = (uint32_t)sizeof(struct datagram_data) +
@@ -103,7 +103,7 @@ uint32_t dfi__cast_room(const struct flow *flow, uint32_t datagram)
 	return datagram > taken ? datagram - taken : 0;
 }
 
-int dfi__cast_check(const struct flow *flow, uint32_t largest)
+int dfi__multicast_flow_check(const struct flow *flow, uint32_t largest)
 {
 	struct ring_geometry geometry = dfi__flow_slots_geometry(flow);
 	uint32_t limit = largest ? largest : MULTICAST_LARGEST;
@@ -117,12 +117,12 @@ int dfi__cast_check(const struct flow *flow, uint32_t largest)
 	    flow->name, geometry.segment_bytes,
 	    (unsigned long)datagram_size_max(&geometry),
 	    largest ? "this context's device sends" : "any device sends", limit,
-	    dfi__cast_room(flow, limit));
+	    dfi__multicast_flow_room(flow, limit));
 }
 
-struct cast_config dfi__cast_describe(const struct flow *flow)
+struct multicast_config dfi__multicast_flow_config(const struct flow *flow)
 {
-	return (struct cast_config){
+	return (struct multicast_config){
 		.group = flow->multicast_address,
 		.flow = { .instance = flow->instance,
 		    .n_sources = flow->n_sources,
@@ -131,20 +131,19 @@ struct cast_config dfi__cast_describe(const struct flow *flow)
 	};
 }
 
-struct multicast_attr dfi__cast_port(
+struct multicast_attr dfi__multicast_flow_endpoint(
     struct dfi *dfi, const struct flow *flow, bool target)
 {
-	struct cast_config config = dfi__cast_describe(flow);
+	struct multicast_config config = dfi__multicast_flow_config(flow);
 	const struct ring_geometry *geometry = &config.flow.geometry;
 
 	config.member = target;
-	config.receives = target
-	    ? cast_target_receives(geometry, flow->n_sources)
-	    : cast_source_receives(flow->n_targets);
+	config.receives = target ? receiver_receives(geometry, flow->n_sources)
+				 : sender_receives(flow->n_targets);
 	if (!target)
 		config.memory_size = dfi__replica_bytes(
 		    dfi->transport, geometry);
-	return dfi__cast_attr(&config);
+	return dfi__multicast_end_attr(&config);
 }
 
 /* The first transport with multicast, for where no device can be used. */
@@ -166,11 +165,13 @@ static int find_multicast(const struct mcast_ops **mcast)
 	    -EOPNOTSUPP, "no transport of this library has multicast");
 }
 
-int dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
+int dfi__multicast_flow_bytes(struct dfi *dfi, const struct flow *flow,
     uint64_t *target, uint64_t *source)
 {
-	struct multicast_attr at_target = dfi__cast_port(dfi, flow, true);
-	struct multicast_attr at_source = dfi__cast_port(dfi, flow, false);
+	struct multicast_attr at_target = dfi__multicast_flow_endpoint(
+	    dfi, flow, true);
+	struct multicast_attr at_source = dfi__multicast_flow_endpoint(
+	    dfi, flow, false);
 	struct transport *network = NULL;
 	const struct mcast_ops *mcast;
 	int ret = 0;

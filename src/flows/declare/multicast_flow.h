@@ -20,17 +20,17 @@ struct flow;
  * context's device; 0 if it has none, or the flow has no datagrams. -EINVAL,
  * -EIO.
  */
-int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
-    struct flow *flow, uint32_t *largest);
+int dfi__multicast_flow_declare(struct dfi *dfi,
+    const struct dfi_flow_attr *attr, struct flow *flow, uint32_t *largest);
 
 /* The bytes of tuples that fit a datagram of this size. */
-uint32_t dfi__cast_room(const struct flow *flow, uint32_t datagram);
+uint32_t dfi__multicast_flow_room(const struct flow *flow, uint32_t datagram);
 
 /*
  * Check that segments fit datagrams of this size, or, with 0, those of any
  * device: -EMSGSIZE with the limit.
  */
-int dfi__cast_check(const struct flow *flow, uint32_t largest);
+int dfi__multicast_flow_check(const struct flow *flow, uint32_t largest);
 
 /*
  * The bytes that the ports of a target and of a source take and lock, without
@@ -38,20 +38,20 @@ int dfi__cast_check(const struct flow *flow, uint32_t largest);
  * the first transport with multicast apply. -EOPNOTSUPP: none has. -ENODEV: its
  * module can't be used.
  */
-int dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
+int dfi__multicast_flow_bytes(struct dfi *dfi, const struct flow *flow,
     uint64_t *target, uint64_t *source);
 
 /* The configuration that both ends of the flow share, without a device. */
-struct cast_config dfi__cast_describe(const struct flow *flow);
+struct multicast_config dfi__multicast_flow_config(const struct flow *flow);
 
 /*
  * The attributes of the port of a target, or of a source, which sends from its
  * ring.
  */
-struct multicast_attr dfi__cast_port(
+struct multicast_attr dfi__multicast_flow_endpoint(
     struct dfi *dfi, const struct flow *flow, bool target);
 
 /* Files that each endpoint keeps open for its port. */
-#define CAST_FILES 3
+#define MULTICAST_FILES 3
 
 #endif

@@ -99,7 +99,7 @@ static inline bool transport_is_network(uint32_t choice)
 }
 
 /* Whether segments go to all targets as datagrams to a multicast group. */
-static inline bool flow_is_cast(const struct flow *flow)
+static inline bool flow_is_multicast(const struct flow *flow)
 {
 	return flow->replication == DFI_REPLICATION_MULTICAST &&
 	    transport_is_network(flow->transport);

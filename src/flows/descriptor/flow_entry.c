@@ -229,7 +229,7 @@ static bool replication_is_sane(const struct flow *flow)
 	if (flow->loss_policy > DFI_LOSS_NOTIFY || !flow->gap_timeout_us ||
 	    flow->gap_timeout_us > DFI_MAX_GAP_TIMEOUT_US)
 		return false;
-	if (flow_is_cast(flow))
+	if (flow_is_multicast(flow))
 		return flow->multicast_address[0] != '\0';
 	return flow->replication == DFI_REPLICATION_NAIVE ||
 	    flow_is_broadcast(flow);
@@ -258,7 +258,7 @@ static bool kind_is_sane(const struct flow *flow)
 	    flow->when_full || flow->combining || flow->fan_in ||
 	    flow->combining_bytes)
 		return false;
-	if (flow->multicast_address[0] && !flow_is_cast(flow))
+	if (flow->multicast_address[0] && !flow_is_multicast(flow))
 		return false;
 	if (flow->kind == DFI_REPLICATE)
 		return replication_is_sane(flow) &&

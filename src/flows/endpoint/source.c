@@ -268,14 +268,15 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	if (!ret)
 		ret = dfi__attach_claim(dfi, &source->flow, source->index,
 		    first_remote(source),
-		    source->cast ? &source->cast->cast.port->address : NULL,
+		    source->multicast ? &source->multicast->end.port->address
+				      : NULL,
 		    deadline);
 	if (ret < 0) {
 		stop_kind(source);
 		dfi__peers_close(&source->targets, NULL);
 		return ret;
 	}
-	if (source->cast)
+	if (source->multicast)
 		ret = ops->greet(source, deadline);
 	if (!ret)
 		ret = open_segments(source);

@@ -96,8 +96,8 @@ struct dfi_source {
 	struct replica_writer *replica_writer; /* or NULL */
 	struct combine_source *combine; /* of a source that combines, or NULL */
 	struct shared_counter_user *sequencer; /* of an ordered flow, or NULL */
-	struct sender_ring *cast;     /* the multicast sender, or NULL */
-	struct source_window *window; /* of a flow with windows, or NULL */
+	struct sender_ring *multicast; /* the multicast sender, or NULL */
+	struct source_window *window;  /* of a flow with windows, or NULL */
 	char *spare; /* room for one tuple, for lanes without a segment */
 	uint64_t ring_memory; /* counted towards the context's bound */
 	uint64_t unspent;   /* the part of it for rings that are not open yet */
@@ -317,7 +317,7 @@ static inline int source_unsettled(struct dfi_source *source)
 /* Report the registry's state of the targets to a multicast sender. */
 static inline void source_look(struct dfi_source *source)
 {
-	if (source->cast)
+	if (source->multicast)
 		source->kind->source.look(source);
 }
 

@@ -90,9 +90,9 @@ static int open_remote(struct dfi_source *source, uint32_t target,
 	char peer[256];
 	int ret;
 
-	if (source->cast) {
+	if (source->multicast) {
 		dfi__writer_init(writer,
-		    dfi__sender_ring_ring(source->cast, target), &geometry,
+		    dfi__sender_ring_ring(source->multicast, target), &geometry,
 		    RING_FIRST_SEGMENT);
 		return 0;
 	}

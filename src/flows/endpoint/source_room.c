@@ -191,7 +191,8 @@ int dfi__source_room(struct dfi_source *source)
 	int ret;
 
 	/* All rings get datagrams from one send buffer. */
-	for (t = 0; reaches && t < source->flow.n_targets && !source->cast; t++)
+	for (t = 0; reaches && t < source->flow.n_targets && !source->multicast;
+	     t++)
 		reaches = add_target(source, t, &need);
 	if (reaches && source->flow.ordered)
 		add_sequencer(source, &need);

@@ -98,8 +98,9 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 {
 	struct writer *ring = &source->rings[target];
 
-	if (source->cast)
-		dfi__sender_ring_leave(source->cast, target, STREAM_CANCELLED);
+	if (source->multicast)
+		dfi__sender_ring_leave(
+		    source->multicast, target, STREAM_CANCELLED);
 	ring->cancelled = true;
 	ring->wanted = false;
 	ring->segment = NULL;

@@ -140,7 +140,7 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 	if (!target->readers)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
-	ret = flow_is_cast(&target->flow)
+	ret = flow_is_multicast(&target->flow)
 	    ? target->kind->intake.reserve(target)
 	    : find_network(target, &geometry, &network);
 	start = clock_now_ns();
@@ -164,7 +164,7 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 		    ? UINT64_C(1) << target->index
 		    : 0;
 	}
-	if (flow_is_cast(&target->flow))
+	if (flow_is_multicast(&target->flow))
 		ret = target->kind->intake.join(target, *deadline);
 	target->prefetches = geometry.segment_tuples == 1 &&
 	    geometry.footer_offset >= CACHE_LINE;
@@ -239,7 +239,7 @@ static int attach(struct dfi_target *target, int64_t deadline)
 		return ret;
 	ret = dfi__attach_join(target->dfi, &target->flow, target->index,
 	    target->region, target->network_why, target->sequencer,
-	    target->cast ? &target->cast->cast.port->address : NULL,
+	    target->multicast ? &target->multicast->end.port->address : NULL,
 	    &target->sources, deadline);
 	/* Pairs with find_source() (multicast.c): orders the peers. */
 	if (!ret)
@@ -357,7 +357,7 @@ static void leave_group(struct dfi_target *target)
 {
 	if (!target->cancelled && !target->n_open)
 		try_publish_end(target, ATTACH_DONE);
-	dfi__receiver_ring_stop(target->cast);
+	dfi__receiver_ring_stop(target->multicast);
 }
 
 int dfi_target_close(struct dfi_target *target)
@@ -383,7 +383,7 @@ int dfi_target_close(struct dfi_target *target)
 		close_rings(target, RING_CLOSED);
 	else if (!target->cancel_told && dfi__peers_expected(&target->sources))
 		try_publish_end(target, ATTACH_CANCELLED);
-	if (target->cast)
+	if (target->multicast)
 		leave_group(target);
 	dfi__stats_remove(dfi, &target->stats);
 	dfi__handle_retire(target);

@@ -84,9 +84,9 @@ struct dfi_target {
 	struct merge *merge;              /* of an ordered flow, or NULL */
 	struct shared_counter *sequencer; /* of target 0, or NULL */
 	struct region *region;
-	struct receiver_ring *cast; /* the multicast receiver, or NULL */
-	_Atomic bool knows_sources; /* multicast may read sources */
-	uint64_t ring_memory;       /* counted towards the context's bound */
+	struct receiver_ring *multicast; /* the multicast receiver, or NULL */
+	_Atomic bool knows_sources;      /* multicast may read sources */
+	uint64_t ring_memory; /* counted towards the context's bound */
 	char network_why[ENDPOINT_WHY_SIZE]; /* of a region not exported */
 	struct dfi *dfi;
 	struct flow flow;

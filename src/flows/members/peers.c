@@ -134,7 +134,7 @@ bool dfi__peers_out_of_sight(const struct peers *peers, uint32_t index)
 {
 	const struct peer *peer = &peers->peer[index];
 
-	return flow_is_cast(peers->flow) &&
+	return flow_is_multicast(peers->flow) &&
 	    dfi__host_distance(&peer->endpoint.node.at, &peers->dfi->node.at) !=
 	    HOST_SAME;
 }

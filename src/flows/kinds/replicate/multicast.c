@@ -26,17 +26,18 @@
 
 /* The configuration that both ends share, and the device. */
 static int configure(
-    struct dfi *dfi, const struct flow *flow, struct cast_config *config)
+    struct dfi *dfi, const struct flow *flow, struct multicast_config *config)
 {
 	struct transport *network;
 	int ret = dfi__network_open_multicast(dfi, &network);
 
 	if (ret < 0)
 		return dfi__fail_within(ret, "flow '%s'", flow->name);
-	ret = dfi__cast_check(flow, network->ops->mcast->size(network));
+	ret = dfi__multicast_flow_check(
+	    flow, network->ops->mcast->size(network));
 	if (ret < 0)
 		return ret;
-	*config = dfi__cast_describe(flow);
+	*config = dfi__multicast_flow_config(flow);
 	config->network = network;
 	return 0;
 }
@@ -45,9 +46,10 @@ static int configure(
 static int take_room(struct dfi *dfi, const struct flow *flow, uint32_t index,
     bool target, uint64_t *ring_memory)
 {
-	struct multicast_attr attr = dfi__cast_port(dfi, flow, target);
+	struct multicast_attr attr = dfi__multicast_flow_endpoint(
+	    dfi, flow, target);
 	const char *role = target ? "target" : "source";
-	struct cast_config config;
+	struct multicast_config config;
 	uint64_t bytes;
 	int ret = configure(dfi, flow, &config);
 
@@ -95,39 +97,39 @@ static bool find_target(
 	return find_in(&source->targets, index, address);
 }
 
-int dfi__source_cast_room(struct dfi_source *source)
+int dfi__source_multicast_room(struct dfi_source *source)
 {
 	return take_room(source->dfi, &source->flow, source->index, false,
 	    &source->ring_memory);
 }
 
-int dfi__source_cast_open(struct dfi_source *source, int64_t deadline)
+int dfi__source_multicast_open(struct dfi_source *source, int64_t deadline)
 {
-	struct cast_config config;
+	struct multicast_config config;
 	int ret = configure(source->dfi, &source->flow, &config);
 
 	if (ret < 0)
 		return ret;
-	source->cast = calloc(1, sizeof(*source->cast));
-	if (!source->cast)
+	source->multicast = calloc(1, sizeof(*source->multicast));
+	if (!source->multicast)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	config.find = find_target;
 	config.find_arg = source;
-	ret = dfi__sender_ring_open(source->cast, &config, source->index,
+	ret = dfi__sender_ring_open(source->multicast, &config, source->index,
 	    source->flow.gap_timeout_us,
 	    source->flow.loss_policy == DFI_LOSS_NOTIFY,
 	    &source->replica_writer->shared_ring, RING_FIRST_SEGMENT, deadline);
 	if (ret < 0) {
-		free(source->cast);
-		source->cast = NULL;
+		free(source->multicast);
+		source->multicast = NULL;
 		return dfi__fail_within(ret, "flow '%s': source %u",
 		    source->flow.name, source->index);
 	}
 	return 0;
 }
 
-void dfi__source_cast_look(struct dfi_source *source)
+void dfi__source_multicast_look(struct dfi_source *source)
 {
 	const struct peer *peer;
 	uint32_t t;
@@ -137,10 +139,10 @@ void dfi__source_cast_look(struct dfi_source *source)
 		switch (peers_state(&source->targets, t)) {
 		case PEER_CANCELLED:
 			dfi__sender_ring_leave(
-			    source->cast, t, STREAM_CANCELLED);
+			    source->multicast, t, STREAM_CANCELLED);
 			break;
 		case PEER_GONE:
-			dfi__sender_ring_leave(source->cast, t,
+			dfi__sender_ring_leave(source->multicast, t,
 			    atomic_peek(&peer->done) ? STREAM_DONE
 						     : STREAM_GONE);
 			break;
@@ -157,7 +159,7 @@ static uint32_t find_silent(struct dfi_source *source)
 
 	for (t = 0; t < source->n_remotes; t++)
 		if (peers_state(&source->targets, t) == PEER_PRESENT &&
-		    !dfi__sender_ring_heard(source->cast, t))
+		    !dfi__sender_ring_heard(source->multicast, t))
 			break;
 	return t;
 }
@@ -200,10 +202,10 @@ static int greeted(struct dfi_source *source, int ret)
 	    ret, "flow '%s': source %u", source->flow.name, source->index);
 }
 
-int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
+int dfi__source_multicast_greet(struct dfi_source *source, int64_t deadline)
 {
 	struct wait_policy policy = dfi__wait_policy(DFI_WAIT_BLOCK);
-	struct remote *remote = dfi__sender_ring_ring(source->cast, 0);
+	struct remote *remote = dfi__sender_ring_ring(source->multicast, 0);
 	struct wait_time time = wait_time(0);
 	_Atomic uint32_t *word =
 	    &((struct ring_header *)(void *)remote->ring)->writer_waits;
@@ -213,11 +215,11 @@ int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 	policy.arm = arm;
 	policy.arm_arg = remote;
 	policy.fenced = true;
-	dfi__source_cast_look(source);
+	dfi__source_multicast_look(source);
 	/* Wakes the owner when peers leave; pairs with dfi__peers_wake(). */
 	atomic_publish(&source->targets.sleeping, word);
 	do {
-		ret = dfi__sender_ring_greet(source->cast);
+		ret = dfi__sender_ring_greet(source->multicast);
 		time.deadline = clock_now_ns() + GREET_NS;
 	} while (!ret &&
 	    !wait_until(
@@ -232,23 +234,23 @@ int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 	 * broken.
 	 */
 	if (!ret)
-		ret = dfi__sender_ring_greet(source->cast);
+		ret = dfi__sender_ring_greet(source->multicast);
 	return ret < 0 ? greeted(source, ret) : 0;
 }
 
-void dfi__source_cast_close(struct dfi_source *source)
+void dfi__source_multicast_close(struct dfi_source *source)
 {
-	if (!source->cast)
+	if (!source->multicast)
 		return;
-	dfi__sender_ring_close(source->cast);
-	free(source->cast);
-	source->cast = NULL;
+	dfi__sender_ring_close(source->multicast);
+	free(source->multicast);
+	source->multicast = NULL;
 }
 
-void dfi__source_cast_stop(struct dfi_source *source)
+void dfi__source_multicast_stop(struct dfi_source *source)
 {
-	if (source->cast)
-		dfi__sender_ring_stop(source->cast);
+	if (source->multicast)
+		dfi__sender_ring_stop(source->multicast);
 }
 
 /* ---- A target ---------------------------------------------------------- */
@@ -263,15 +265,15 @@ static bool find_source(
 	    find_in(&target->sources, index, address);
 }
 
-int dfi__target_cast_room(struct dfi_target *target)
+int dfi__target_multicast_room(struct dfi_target *target)
 {
 	return take_room(target->dfi, &target->flow, target->index, true,
 	    &target->ring_memory);
 }
 
-int dfi__target_cast_open(struct dfi_target *target, int64_t deadline)
+int dfi__target_multicast_open(struct dfi_target *target, int64_t deadline)
 {
-	struct cast_config config;
+	struct multicast_config config;
 	uint32_t i;
 	int ret = configure(target->dfi, &target->flow, &config);
 
@@ -279,8 +281,8 @@ int dfi__target_cast_open(struct dfi_target *target, int64_t deadline)
 		return ret;
 	config.find = find_source;
 	config.find_arg = target;
-	ret = dfi__receiver_ring_open(&target->cast, &config, target->index,
-	    target->flow.gap_timeout_us,
+	ret = dfi__receiver_ring_open(&target->multicast, &config,
+	    target->index, target->flow.gap_timeout_us,
 	    target->flow.loss_policy == DFI_LOSS_NOTIFY, target->region,
 	    RING_FIRST_SEGMENT, deadline);
 	if (ret < 0)

@@ -15,28 +15,28 @@ struct dfi_target;
  * Reserve room for the datagram endpoint, before all else. -ENOMEM, and the
  * errors of the network.
  */
-int dfi__source_cast_room(struct dfi_source *source);
+int dfi__source_multicast_room(struct dfi_source *source);
 
 /*
  * Open the datagram endpoint, once the replica writer exists. The errors are
  * those of dfi__sender_ring_open() and of the network.
  */
-int dfi__source_cast_open(struct dfi_source *source, int64_t deadline);
+int dfi__source_multicast_open(struct dfi_source *source, int64_t deadline);
 
 /*
  * Once both sides are published: wait until each target has answered. The
  * answers prove that datagrams arrive, and that they are from the first source
  * of this index. -EEXIST, -ETIMEDOUT, -ECONNRESET.
  */
-int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline);
+int dfi__source_multicast_greet(struct dfi_source *source, int64_t deadline);
 
 /* Report the registry's state of the targets to the protocol. */
-void dfi__source_cast_look(struct dfi_source *source);
+void dfi__source_multicast_look(struct dfi_source *source);
 
 /* The source sends nothing more. Call it before its targets are forgotten. */
-void dfi__source_cast_stop(struct dfi_source *source);
+void dfi__source_multicast_stop(struct dfi_source *source);
 /* Call it when the rings are unused, before the replica writer is freed. */
-void dfi__source_cast_close(struct dfi_source *source);
+void dfi__source_multicast_close(struct dfi_source *source);
 
 /* ---- A target ---------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ void dfi__source_cast_close(struct dfi_source *source);
  * Reserve room, and join the multicast group once the rings are ready. The
  * errors are those of a source.
  */
-int dfi__target_cast_room(struct dfi_target *target);
-int dfi__target_cast_open(struct dfi_target *target, int64_t deadline);
+int dfi__target_multicast_room(struct dfi_target *target);
+int dfi__target_multicast_open(struct dfi_target *target, int64_t deadline);
 
 #endif

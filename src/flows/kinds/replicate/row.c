@@ -8,13 +8,15 @@
 
 static int reserve_source(struct dfi_source *source)
 {
-	return flow_is_cast(&source->flow) ? dfi__source_cast_room(source) : 0;
+	return flow_is_multicast(&source->flow)
+	    ? dfi__source_multicast_room(source)
+	    : 0;
 }
 
 static int open_source(struct dfi_source *source, int64_t deadline)
 {
-	return flow_is_cast(&source->flow)
-	    ? dfi__source_cast_open(source, deadline)
+	return flow_is_multicast(&source->flow)
+	    ? dfi__source_multicast_open(source, deadline)
 	    : 0;
 }
 
@@ -27,7 +29,7 @@ static int attach_source(struct dfi_source *source, int64_t deadline)
 static void close_source(struct dfi_source *source)
 {
 	dfi__order_close_source(source);
-	dfi__source_cast_close(source);
+	dfi__source_multicast_close(source);
 }
 
 static int open_target(struct dfi_target *target)
@@ -40,16 +42,16 @@ const struct kind dfi__replicate_kind = {
 		.reserve = reserve_source,
 		.open = open_source,
 		.attach = attach_source,
-		.stop = dfi__source_cast_stop,
+		.stop = dfi__source_multicast_stop,
 		.close = close_source,
-		.greet = dfi__source_cast_greet,
-		.look = dfi__source_cast_look,
+		.greet = dfi__source_multicast_greet,
+		.look = dfi__source_multicast_look,
 		.await_place = dfi__order_wait,
 		.place_is_late = dfi__order_late,
 	},
 	.intake = {
-		.reserve = dfi__target_cast_room,
-		.join = dfi__target_cast_open,
+		.reserve = dfi__target_multicast_room,
+		.join = dfi__target_multicast_open,
 		.open = open_target,
 		.close = dfi__order_close_target,
 		.find = dfi__order_find,
