@@ -267,7 +267,7 @@ static void run_operation(struct input *input)
 	case 6:
 		dfi__multicast_sender_leave(&f.source,
 		    (operation >> 3) % N_TARGETS,
-		    (enum stream_over)(1 + (operation >> 5) % 3));
+		    (enum multicast_over)(1 + (operation >> 5) % 3));
 		break;
 	default:
 		if (operation >> 3 & 1)

@@ -220,7 +220,7 @@ static void start_source(struct net *net, uint32_t index)
 	source->replica_writer.draw_arg = source;
 	config.slots = source->replica_writer.shared_ring.remote.ring +
 	    net->geometry.first_slot;
-	cr_assert_eq(dfi__multicast_sender_init(&source->stream, &config), 0);
+	cr_assert_eq(dfi__multicast_sender_init(&source->protocol, &config), 0);
 	for (t = 0; t < net->plan.n_targets; t++) {
 		source->remotes[t].transport = &net->transport;
 		source->remotes[t].ring = (char *)&source->headers[t];
@@ -228,7 +228,7 @@ static void start_source(struct net *net, uint32_t index)
 		dfi__writer_init(&source->rings[t], &source->remotes[t], &apart,
 		    net->plan.start);
 		dfi__multicast_sender_attach(
-		    &source->stream, t, &source->headers[t].credit);
+		    &source->protocol, t, &source->headers[t].credit);
 	}
 	source->faults = start_faults(net, 100 + index);
 	source->next_at = some_time(net, net->plan.push_us);
@@ -276,7 +276,7 @@ static void start_target(struct net *net, uint32_t index)
 		view->gone_at = DEADLINE_NEVER;
 		cr_assert_not_null(view->seen);
 		cr_assert_eq(
-		    dfi__multicast_receiver_init(&view->stream, &config), 0);
+		    dfi__multicast_receiver_init(&view->protocol, &config), 0);
 	}
 	target->faults = start_faults(net, 200 + index);
 	target->next_at = some_time(net, net->plan.consume_us);
@@ -322,7 +322,7 @@ void net_stop(struct net *net)
 	uint32_t i, s;
 
 	for (i = 0; i < net->plan.n_sources; i++) {
-		dfi__multicast_sender_free(&net->sources[i].stream);
+		dfi__multicast_sender_free(&net->sources[i].protocol);
 		dfi__replica_free(&net->sources[i].replica_writer);
 		dfi__faults_close(net->sources[i].faults);
 		free(net->sources[i].headers);
@@ -330,7 +330,7 @@ void net_stop(struct net *net)
 	for (i = 0; i < net->plan.n_targets; i++) {
 		for (s = 0; s < net->plan.n_sources; s++) {
 			dfi__multicast_receiver_free(
-			    &net->targets[i].views[s].stream);
+			    &net->targets[i].views[s].protocol);
 			free(net->targets[i].views[s].seen);
 		}
 		dfi__faults_close(net->targets[i].faults);
@@ -355,7 +355,7 @@ static void source_gets(void *arg, const void *data, size_t size)
 	cr_assert(dfi__datagram_parse(&net->flow, data, size, &datagram));
 	if (net->loses && net->loses(net, &datagram, source->index))
 		return;
-	dfi__multicast_sender_receive(&source->stream, &datagram);
+	dfi__multicast_sender_receive(&source->protocol, &datagram);
 }
 
 static void target_gets(void *arg, const void *data, size_t size)
@@ -374,10 +374,10 @@ static void target_gets(void *arg, const void *data, size_t size)
 	if (datagram.type == DATAGRAM_DATA) {
 		cr_assert_lt(segment, net->plan.n_segments);
 		/* A segment reported as lost may still come. */
-		if (segment >= view->stream.expected - net->plan.start)
+		if (segment >= view->protocol.expected - net->plan.start)
 			view->seen[segment] |= SEEN_ARRIVED;
 	}
-	dfi__multicast_receiver_receive(&view->stream, &datagram, net->now);
+	dfi__multicast_receiver_receive(&view->protocol, &datagram, net->now);
 }
 
 /* A slot that is read on arrival may have another segment by then. */
@@ -437,11 +437,11 @@ static void push(struct net_source *source)
 	if (source->sent == net->plan.n_segments && !source->ended) {
 		source->ended = true;
 		cr_assert_eq(dfi__multicast_sender_end(
-				 &source->stream, FOOTER_FLAG_END, net->now),
+				 &source->protocol, FOOTER_FLAG_END, net->now),
 		    0);
 	}
 	cr_assert_eq(
-	    dfi__multicast_sender_progress(&source->stream, net->now), 0);
+	    dfi__multicast_sender_progress(&source->protocol, net->now), 0);
 }
 
 static void took_gap(struct net *net, struct net_view *view)
@@ -478,10 +478,10 @@ static void took_segment(
 	for (i = 0; i < bytes / sizeof(tuple); i++) {
 		memcpy(&tuple, payload + i * sizeof(tuple), sizeof(tuple));
 		cr_assert_eq(tuple,
-		    tuple_of(view->stream.config.source,
+		    tuple_of(view->protocol.config.source,
 			net->first_tuple[view->next] + i),
 		    "seed %lu: source %u, segment %u, tuple %lu: %#lx",
-		    (unsigned long)net->plan.seed, view->stream.config.source,
+		    (unsigned long)net->plan.seed, view->protocol.config.source,
 		    view->next, (unsigned long)i, (unsigned long)tuple);
 	}
 	view->next++;
@@ -495,7 +495,7 @@ static void look_at_end(struct net *net, struct net_view *view)
 		view->end = 1;
 	else if (view->reader.end == READER_ABORTED)
 		view->end = -ECANCELED;
-	else if (view->stream.state == STREAM_CUT &&
+	else if (view->protocol.state == RECEIVER_CUT &&
 	    !reader_ready(&view->reader))
 		view->end = -ECONNRESET;
 }
@@ -605,7 +605,7 @@ static void consume(struct net_target *target)
 		view = &target->views[s];
 		if (!net->plan.ordered)
 			consume_from(net, view);
-		dfi__multicast_receiver_progress(&view->stream, net->now);
+		dfi__multicast_receiver_progress(&view->protocol, net->now);
 		complete &= view->end != 0;
 	}
 	/* It has all segments, and closes; others learn of it later. */
@@ -637,10 +637,11 @@ static void hear_of_others(struct net *net)
 			    target->left_at != DEADLINE_NEVER &&
 			    target->left_at + registry <= net->now) {
 				source->knows_left[t] = true;
-				dfi__multicast_sender_leave(&source->stream, t,
-				    target->cancelled     ? STREAM_CANCELLED
-					: has_all(target) ? STREAM_DONE
-							  : STREAM_GONE);
+				dfi__multicast_sender_leave(&source->protocol,
+				    t,
+				    target->cancelled     ? MULTICAST_CANCELLED
+					: has_all(target) ? MULTICAST_DONE
+							  : MULTICAST_GONE);
 				if (!has_all(target))
 					source->rings[t].cancelled = true;
 			}
@@ -649,7 +650,7 @@ static void hear_of_others(struct net *net)
 			    source->left_at + registry <= net->now) {
 				target->views[s].learns_gone = true;
 				dfi__multicast_receiver_source_gone(
-				    &target->views[s].stream, net->now);
+				    &target->views[s].protocol, net->now);
 			}
 		}
 	}
@@ -688,7 +689,7 @@ static void die(struct net *net)
 			    &target->views[s].reader, RING_CANCELLED);
 			target->views[s].end = -ECANCELED;
 			dfi__multicast_receiver_progress(
-			    &target->views[s].stream, net->now);
+			    &target->views[s].protocol, net->now);
 		}
 	}
 	net->plan.dead_target = net->plan.dead_source = net->plan.cancels = 0;
@@ -703,12 +704,12 @@ static void run_source(struct net *net, struct net_source *source)
 		push(source);
 		source->next_at = net->now + some_time(net, net->plan.push_us);
 	}
-	if (dfi__multicast_sender_due(&source->stream) <= net->now)
+	if (dfi__multicast_sender_due(&source->protocol) <= net->now)
 		cr_assert_eq(
-		    dfi__multicast_sender_progress(&source->stream, net->now),
+		    dfi__multicast_sender_progress(&source->protocol, net->now),
 		    0);
 	/* All may also have left because another source has died. */
-	if (dfi__multicast_sender_is_over(&source->stream)) {
+	if (dfi__multicast_sender_is_over(&source->protocol)) {
 		source->complete = source->ended;
 		source->there = false;
 		source->left_at = net->now;
@@ -728,10 +729,10 @@ static void run_target(struct net *net, struct net_target *target)
 		    some_time(net, net->plan.consume_us);
 	}
 	for (s = 0; s < net->plan.n_sources; s++)
-		if (dfi__multicast_receiver_due(&target->views[s].stream) <=
+		if (dfi__multicast_receiver_due(&target->views[s].protocol) <=
 		    net->now)
 			dfi__multicast_receiver_progress(
-			    &target->views[s].stream, net->now);
+			    &target->views[s].protocol, net->now);
 }
 
 static void earlier(int64_t *first, int64_t at)
@@ -751,8 +752,8 @@ static int64_t next_time(const struct net *net)
 			continue;
 		earlier(&first, net->sources[i].next_at);
 		earlier(&first, dfi__faults_due(net->sources[i].faults));
-		earlier(
-		    &first, dfi__multicast_sender_due(&net->sources[i].stream));
+		earlier(&first,
+		    dfi__multicast_sender_due(&net->sources[i].protocol));
 	}
 	for (i = 0; i < net->plan.n_targets; i++) {
 		if (!net->targets[i].there)
@@ -762,7 +763,7 @@ static int64_t next_time(const struct net *net)
 		for (s = 0; s < net->plan.n_sources; s++)
 			earlier(&first,
 			    dfi__multicast_receiver_due(
-				&net->targets[i].views[s].stream));
+				&net->targets[i].views[s].protocol));
 	}
 	return first;
 }

@@ -12,8 +12,8 @@
  * that this segment is lost. In addition to the faults, some datagrams are
  * gathered from their slots only when they arrive.
  */
-#ifndef DFI_TESTS_STREAM_NET_H
-#define DFI_TESTS_STREAM_NET_H
+#ifndef DFI_TESTS_MULTICAST_NET_H
+#define DFI_TESTS_MULTICAST_NET_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,7 +52,7 @@ struct net_plan {
 /* A source's stream as a target's application sees it. */
 struct net_view {
 	struct reader reader;
-	struct multicast_receiver stream;
+	struct multicast_receiver protocol;
 	uint8_t *seen;    /* of each segment: */
 	uint32_t next;    /* the next that the application expects */
 	uint32_t n_lost;  /* segments reported as lost */
@@ -82,7 +82,7 @@ struct net_source {
 	struct writer rings[NET_ENDPOINTS];
 	struct remote remotes[NET_ENDPOINTS];
 	struct ring_header *headers; /* one for each target */
-	struct multicast_sender stream;
+	struct multicast_sender protocol;
 	struct faults *faults;
 	uint32_t sent;
 	int64_t next_at;

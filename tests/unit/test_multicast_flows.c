@@ -330,8 +330,8 @@ static bool all_is_given_back(void *arg)
 		cr_assert_eq(dfi_target_consume(targets[t], &tuple), -EAGAIN);
 	dfi__multicast_end_lock(&multicast->end);
 	for (t = 0; t < MAX_ENDS; t++)
-		given &= multicast->stream.peers[t].consumed ==
-		    multicast->stream.next;
+		given &= multicast->sender.peers[t].consumed ==
+		    multicast->sender.next;
 	dfi__multicast_end_unlock(&multicast->end);
 	return given;
 }

@@ -15,7 +15,7 @@
 
 #define ALL_FAULTS "drop=0.05,duplicate=0.05,reorder=0.05,delay=0.05"
 
-TestSuite(stream, .timeout = 300);
+TestSuite(multicast_protocol, .timeout = 300);
 
 /* The counts over all runs of a test. */
 static struct sums {
@@ -29,15 +29,15 @@ static void add_sums(const struct net *net)
 	uint32_t s, t;
 
 	for (s = 0; s < net->plan.n_sources; s++) {
-		sums.segments += net->sources[s].stream.counts.segments;
-		sums.resent += net->sources[s].stream.counts.resent;
-		sums.stuck += net->sources[s].stream.counts.stuck;
-		sums.places += net->sources[s].stream.counts.places;
-		sums.outdated += net->sources[s].stream.counts.outdated;
+		sums.segments += net->sources[s].protocol.counts.segments;
+		sums.resent += net->sources[s].protocol.counts.resent;
+		sums.stuck += net->sources[s].protocol.counts.stuck;
+		sums.places += net->sources[s].protocol.counts.places;
+		sums.outdated += net->sources[s].protocol.counts.outdated;
 	}
 	for (t = 0; t < net->plan.n_targets; t++)
 		for (s = 0; s < net->plan.n_sources; s++) {
-			counts = &net->targets[t].views[s].stream.counts;
+			counts = &net->targets[t].views[s].protocol.counts;
 			sums.repeated += counts->repeated;
 			sums.early += counts->early;
 			sums.asked += counts->asked;
@@ -53,11 +53,11 @@ static void has_all(const struct net *net, uint32_t target, uint32_t source)
 
 	cr_assert_eq(view->end, 1);
 	cr_assert_eq(view->next, net->plan.n_segments);
-	cr_assert_eq(view->stream.state, STREAM_WHOLE);
-	cr_assert_eq(view->n_lost, view->stream.counts.lost);
-	cr_assert_eq(view->n_gaps, view->stream.counts.gaps);
-	cr_assert_eq(
-	    view->stream.counts.segments + view->n_lost, net->plan.n_segments);
+	cr_assert_eq(view->protocol.state, RECEIVER_WHOLE);
+	cr_assert_eq(view->n_lost, view->protocol.counts.lost);
+	cr_assert_eq(view->n_gaps, view->protocol.counts.gaps);
+	cr_assert_eq(view->protocol.counts.segments + view->n_lost,
+	    net->plan.n_segments);
 	if (!net->plan.notify)
 		cr_assert_eq(view->n_lost, 0);
 }
@@ -117,23 +117,23 @@ static void run_seeds(const char *faults)
 	cr_assert_eq(sums.lost, 0);
 }
 
-Test(stream, all_comes_once_and_in_order_with_losses_of_0_1_percent)
+Test(multicast_protocol, all_comes_once_and_in_order_with_losses_of_0_1_percent)
 {
 	run_seeds("drop=0.001,duplicate=0.005,reorder=0.02,delay=0.01");
 }
 
-Test(stream, all_comes_once_and_in_order_with_losses_of_1_percent)
+Test(multicast_protocol, all_comes_once_and_in_order_with_losses_of_1_percent)
 {
 	run_seeds("drop=0.01,duplicate=0.02,reorder=0.02,delay=0.01");
 }
 
-Test(stream, all_comes_once_and_in_order_with_losses_of_5_percent)
+Test(multicast_protocol, all_comes_once_and_in_order_with_losses_of_5_percent)
 {
 	run_seeds(ALL_FAULTS);
 }
 
 /* Worse than any network: most of what is sent is lost. */
-Test(stream, all_comes_at_last_when_most_is_lost)
+Test(multicast_protocol, all_comes_at_last_when_most_is_lost)
 {
 	struct net_plan plan;
 	uint64_t seed;
@@ -149,15 +149,15 @@ Test(stream, all_comes_at_last_when_most_is_lost)
 static void is_quiet(const struct net *net)
 {
 	all_have_all(net);
-	cr_assert_eq(net->sources[0].stream.counts.resent, 0);
-	cr_assert_eq(net->targets[0].views[0].stream.counts.asked, 0);
-	cr_assert_eq(net->targets[0].views[0].stream.counts.repeated, 0);
+	cr_assert_eq(net->sources[0].protocol.counts.resent, 0);
+	cr_assert_eq(net->targets[0].views[0].protocol.counts.asked, 0);
+	cr_assert_eq(net->targets[0].views[0].protocol.counts.repeated, 0);
 	/* Nobody had to wait for a probe. */
 	cr_assert_lt(net->now, 30 * NS_PER_MS);
 }
 
 /* The cost: one datagram for each, and a report for a quarter ring. */
-Test(stream, without_losses_there_is_little_but_segments)
+Test(multicast_protocol, without_losses_there_is_little_but_segments)
 {
 	struct net_plan plan = {
 		.n_sources = 1,
@@ -193,12 +193,12 @@ static bool lose_tenths(
 static void is_quick(const struct net *net)
 {
 	all_have_all(net);
-	cr_assert_eq(net->sources[0].stream.counts.resent,
+	cr_assert_eq(net->sources[0].protocol.counts.resent,
 	    net->plan.n_segments / 10 * net->plan.n_targets);
 	cr_assert_lt(net->now, net->plan.gap_us * INT64_C(1000));
 }
 
-Test(stream, losses_cost_a_round_trip_and_not_the_timeout)
+Test(multicast_protocol, losses_cost_a_round_trip_and_not_the_timeout)
 {
 	struct net_plan plan = {
 		.n_sources = 1,
@@ -237,7 +237,7 @@ static bool lose_ends(
 	    lose_first(net, datagram->source % 4, receiver, 9);
 }
 
-Test(stream, lost_ends_are_said_again)
+Test(multicast_protocol, lost_ends_are_said_again)
 {
 	struct net_plan plan;
 	uint64_t seed;
@@ -257,7 +257,7 @@ static bool lose_reports(
 	return datagram->type == DATAGRAM_REPORT && net->marks[0]++ % 5;
 }
 
-Test(stream, lost_credits_come_with_the_next_report)
+Test(multicast_protocol, lost_credits_come_with_the_next_report)
 {
 	struct net_plan plan;
 	uint64_t seed;
@@ -279,7 +279,7 @@ static bool lose_done(
 	    datagram->flags & DATAGRAM_DONE;
 }
 
-Test(stream, source_learns_from_the_registry_who_has_left_with_all)
+Test(multicast_protocol, source_learns_from_the_registry_who_has_left_with_all)
 {
 	struct net_plan plan;
 	uint64_t seed;
@@ -300,7 +300,7 @@ static bool lose_original(
 	    lose_first(net, datagram->source % 4, receiver, 1);
 }
 
-Test(stream, lost_tail_is_found_by_the_state)
+Test(multicast_protocol, lost_tail_is_found_by_the_state)
 {
 	struct net_plan plan;
 	uint64_t seed;
@@ -339,7 +339,7 @@ static void lost_is_what_was_dropped(const struct net *net)
 	}
 	cr_assert_leq(lost, dropped);
 	for (s = 0; s < net->plan.n_sources; s++)
-		cr_assert_eq(net->sources[s].stream.counts.resent, 0);
+		cr_assert_eq(net->sources[s].protocol.counts.resent, 0);
 }
 
 /*
@@ -361,12 +361,12 @@ static void notify_seeds(const char *faults)
 	cr_assert_eq(sums.asked, 0);
 }
 
-Test(stream, notify_tells_what_is_lost_of_1_percent)
+Test(multicast_protocol, notify_tells_what_is_lost_of_1_percent)
 {
 	notify_seeds("drop=0.01,duplicate=0.05");
 }
 
-Test(stream, notify_tells_what_is_lost_of_20_percent)
+Test(multicast_protocol, notify_tells_what_is_lost_of_20_percent)
 {
 	notify_seeds("drop=0.2,duplicate=0.05");
 }
@@ -375,7 +375,7 @@ Test(stream, notify_tells_what_is_lost_of_20_percent)
  * Later than gap_timeout counts as lost, so lost_is_what_was_dropped() does not
  * hold.
  */
-Test(stream, notify_drops_what_comes_after_it_was_told_as_lost)
+Test(multicast_protocol, notify_drops_what_comes_after_it_was_told_as_lost)
 {
 	uint64_t n = n_seeds(), seed;
 	struct net_plan plan;
@@ -429,14 +429,14 @@ static struct net_plan few_losses(bool ordered)
 	};
 }
 
-Test(stream, notify_tells_adjacent_losses_at_once_and_each_gap_once)
+Test(multicast_protocol, notify_tells_adjacent_losses_at_once_and_each_gap_once)
 {
 	struct net_plan plan = few_losses(false);
 
 	run(&plan, lose_six, six_are_lost);
 }
 
-Test(stream, order_with_notify_tells_adjacent_losses_at_once)
+Test(multicast_protocol, order_with_notify_tells_adjacent_losses_at_once)
 {
 	struct net_plan plan = few_losses(true);
 
@@ -460,7 +460,8 @@ static void three_are_lost(const struct net *net)
 }
 
 /* So that the positions are known when gap_timeout is over. */
-Test(stream, order_with_notify_tells_adjacent_losses_at_once_after_late_answers)
+Test(multicast_protocol,
+    order_with_notify_tells_adjacent_losses_at_once_after_late_answers)
 {
 	struct net_plan plan = few_losses(true);
 
@@ -488,7 +489,7 @@ static void all_is_lost(const struct net *net)
 			    net->plan.n_segments);
 }
 
-Test(stream, notify_comes_to_an_end_if_no_segment_ever_arrives)
+Test(multicast_protocol, notify_comes_to_an_end_if_no_segment_ever_arrives)
 {
 	struct net_plan plan;
 	uint64_t seed;
@@ -516,7 +517,7 @@ static void order_seeds(bool notify, const char *faults, uint64_t n)
 	}
 }
 
-Test(stream, order_is_one_if_what_is_lost_comes_again)
+Test(multicast_protocol, order_is_one_if_what_is_lost_comes_again)
 {
 	uint64_t n = n_seeds();
 
@@ -525,7 +526,7 @@ Test(stream, order_is_one_if_what_is_lost_comes_again)
 	cr_assert_eq(sums.lost + sums.places, 0);
 }
 
-Test(stream, order_with_notify_tells_what_is_lost_of_1_percent)
+Test(multicast_protocol, order_with_notify_tells_what_is_lost_of_1_percent)
 {
 	uint64_t n = n_seeds() / 2;
 
@@ -535,14 +536,15 @@ Test(stream, order_with_notify_tells_what_is_lost_of_1_percent)
 }
 
 /* Among them the answers with its position. */
-Test(stream, order_with_notify_tells_what_is_lost_of_20_percent)
+Test(multicast_protocol, order_with_notify_tells_what_is_lost_of_20_percent)
 {
 	order_seeds(true, "drop=0.2,duplicate=0.1", n_seeds() / 2);
 	cr_assert_gt(sums.places, sums.gaps);
 	cr_assert_gt(sums.asked, sums.places);
 }
 
-Test(stream, order_with_notify_drops_what_comes_after_it_was_told_as_lost)
+Test(multicast_protocol,
+    order_with_notify_drops_what_comes_after_it_was_told_as_lost)
 {
 	uint64_t n = n_seeds() / 2, seed;
 	struct net_plan plan;
@@ -567,7 +569,8 @@ static bool lose_all_data_and_answers(
 		lose_first(net, datagram->source % 4, receiver, 20));
 }
 
-Test(stream, order_with_notify_comes_to_an_end_if_no_segment_ever_arrives)
+Test(multicast_protocol,
+    order_with_notify_comes_to_an_end_if_no_segment_ever_arrives)
 {
 	struct net_plan plan;
 	uint64_t seed;
@@ -614,17 +617,17 @@ static void run_deaths(bool notify)
 	}
 }
 
-Test(stream, dead_target_holds_up_nobody_else)
+Test(multicast_protocol, dead_target_holds_up_nobody_else)
 {
 	run_deaths(false);
 }
 
-Test(stream, dead_target_holds_up_nobody_else_with_notify)
+Test(multicast_protocol, dead_target_holds_up_nobody_else_with_notify)
 {
 	run_deaths(true);
 }
 
-Test(stream, target_that_cancels_is_left_out)
+Test(multicast_protocol, target_that_cancels_is_left_out)
 {
 	struct net_plan plan;
 	uint64_t seed;
@@ -642,7 +645,7 @@ Test(stream, target_that_cancels_is_left_out)
 static uint64_t n_cut;
 
 /* A prefix of the dead one's stream; all of the others'. */
-static void streams_end(const struct net *net)
+static void receivers_end(const struct net *net)
 {
 	const struct net_view *view;
 	uint32_t s, t;
@@ -652,7 +655,8 @@ static void streams_end(const struct net *net)
 		for (s = 0; s < net->plan.n_sources; s++) {
 			view = &net->targets[t].views[s];
 			if (s == dead && view->end == -ECONNRESET) {
-				cr_assert_eq(view->stream.state, STREAM_CUT);
+				cr_assert_eq(
+				    view->protocol.state, RECEIVER_CUT);
 				cr_assert_leq(view->next, net->plan.n_segments);
 				n_cut++;
 			} else {
@@ -675,17 +679,17 @@ static void run_source_deaths(bool notify)
 		dead = (uint32_t)(seed % plan.n_sources);
 		plan.dead_source = dead + 1;
 		plan.death_us = (uint32_t)(seed * 7 % 1000);
-		run(&plan, NULL, streams_end);
+		run(&plan, NULL, receivers_end);
 	}
 	cr_assert_gt(n_cut, 300);
 }
 
-Test(stream, dead_source_ends_its_own_stream_only)
+Test(multicast_protocol, dead_source_ends_its_own_stream_only)
 {
 	run_source_deaths(false);
 }
 
-Test(stream, dead_source_ends_its_own_stream_only_with_notify)
+Test(multicast_protocol, dead_source_ends_its_own_stream_only_with_notify)
 {
 	run_source_deaths(true);
 }
@@ -730,12 +734,13 @@ static void run_ordered_deaths(bool notify)
 }
 
 /* Some die with positions for which they have sent no segment. */
-Test(stream, dead_source_ends_the_order_behind_a_beginning)
+Test(multicast_protocol, dead_source_ends_the_order_behind_a_beginning)
 {
 	run_ordered_deaths(false);
 }
 
-Test(stream, dead_source_ends_the_order_behind_a_beginning_with_notify)
+Test(multicast_protocol,
+    dead_source_ends_the_order_behind_a_beginning_with_notify)
 {
 	run_ordered_deaths(true);
 	cr_assert_gt(sums.lost, 0);

@@ -30,7 +30,7 @@ enum {
 
 static const uint64_t starts[] = { 0, UINT32_MAX - 3, UINT64_MAX - 3 };
 
-TestSuite(stream_rules, .timeout = 300);
+TestSuite(multicast_rules, .timeout = 300);
 
 /* The last ones that were sent, and how many in all. */
 static struct {
@@ -83,7 +83,7 @@ static void begin(void)
 
 /* A source, and its writer's part. */
 struct sender {
-	struct multicast_sender stream;
+	struct multicast_sender protocol;
 	struct ring_header headers[N_TARGETS];
 	char *slots;
 	uint64_t start, written, total;
@@ -118,15 +118,15 @@ static void start_sender(struct sender *sender, uint64_t start)
 	config.flow = flow;
 	sender->start = start;
 	sender->now = 5 * GAP;
-	cr_assert_eq(dfi__multicast_sender_init(&sender->stream, &config), 0);
+	cr_assert_eq(dfi__multicast_sender_init(&sender->protocol, &config), 0);
 	for (i = 0; i < N_TARGETS; i++)
 		dfi__multicast_sender_attach(
-		    &sender->stream, i, &sender->headers[i].credit);
+		    &sender->protocol, i, &sender->headers[i].credit);
 }
 
 static void stop_sender(struct sender *sender)
 {
-	dfi__multicast_sender_free(&sender->stream);
+	dfi__multicast_sender_free(&sender->protocol);
 	free(sender->slots);
 }
 
@@ -145,7 +145,7 @@ static void write_one(struct sender *sender)
 static void progress(struct sender *sender)
 {
 	cr_assert_eq(
-	    dfi__multicast_sender_progress(&sender->stream, sender->now), 0);
+	    dfi__multicast_sender_progress(&sender->protocol, sender->now), 0);
 }
 
 /* A REPORT: segments consumed, flags, and missing from there on. */
@@ -162,7 +162,7 @@ static bool reports(struct sender *sender, uint32_t target, uint64_t consumed,
 		.missing = { { (uint32_t)(sender->start + first), count } },
 	};
 
-	return dfi__multicast_sender_receive(&sender->stream, &report);
+	return dfi__multicast_sender_receive(&sender->protocol, &report);
 }
 
 static uint64_t credit(const struct sender *sender, uint32_t target)
@@ -208,7 +208,7 @@ static void send_each_once(struct sender *sender)
 	}
 }
 
-Test(stream_rules, s1_each_segment_is_sent_once_from_its_slot)
+Test(multicast_rules, s1_each_segment_is_sent_once_from_its_slot)
 {
 	for_starts(send_each_once);
 }
@@ -237,7 +237,7 @@ static void keep_credits(struct sender *sender)
 	cr_assert_eq(credit(sender, 0), W);
 }
 
-Test(stream_rules, s2_credits_grow_and_old_reports_are_not_used)
+Test(multicast_rules, s2_credits_grow_and_old_reports_are_not_used)
 {
 	for_starts(keep_credits);
 }
@@ -307,18 +307,18 @@ static void stop_at_no_room(struct sender *sender)
 		write_one(sender);
 	progress(sender);
 	n_tried = 0;
-	sender->stream.config.port.send = refuse_more;
-	dfi__multicast_sender_receive(&sender->stream, &report);
+	sender->protocol.config.port.send = refuse_more;
+	dfi__multicast_sender_receive(&sender->protocol, &report);
 	cr_assert_eq(n_tried, 2);
-	cr_assert_eq(sender->stream.counts.resent, 1);
+	cr_assert_eq(sender->protocol.counts.resent, 1);
 }
 
-Test(stream_rules, s2_nothing_more_is_sent_again_when_there_is_no_room)
+Test(multicast_rules, s2_nothing_more_is_sent_again_when_there_is_no_room)
 {
 	for_starts(stop_at_no_room);
 }
 
-Test(stream_rules, s2_what_is_missing_is_sent_again_as_it_was)
+Test(multicast_rules, s2_what_is_missing_is_sent_again_as_it_was)
 {
 	for_starts(send_again);
 }
@@ -329,11 +329,11 @@ static void probe(struct sender *sender)
 	int i;
 
 	cr_assert_eq(
-	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
+	    dfi__multicast_sender_due(&sender->protocol), DEADLINE_NEVER);
 	write_one(sender);
 	progress(sender);
 	for (i = 0; i < 12; i++) {
-		due = dfi__multicast_sender_due(&sender->stream);
+		due = dfi__multicast_sender_due(&sender->protocol);
 		cr_assert_eq(due - sender->now, wait);
 		sender->now = due - 1;
 		sent.n = 0;
@@ -352,18 +352,18 @@ static void probe(struct sender *sender)
 	}
 	/* News restarts the timer; without news it continues. */
 	cr_assert(!reports(sender, 0, 0, 0, 0, 0));
-	due = dfi__multicast_sender_due(&sender->stream);
+	due = dfi__multicast_sender_due(&sender->protocol);
 	cr_assert_eq(due - sender->now, 500 * NS_PER_MS);
 	cr_assert(reports(sender, 0, 1, 0, 0, 0));
-	due = dfi__multicast_sender_due(&sender->stream);
+	due = dfi__multicast_sender_due(&sender->protocol);
 	cr_assert_eq(due - sender->now, GAP);
 	/* All have all segments: nothing to ask for. */
 	cr_assert(reports(sender, 1, 1, 0, 0, 0));
 	cr_assert_eq(
-	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
+	    dfi__multicast_sender_due(&sender->protocol), DEADLINE_NEVER);
 }
 
-Test(stream_rules, s3_probes_come_less_and_less_often_until_there_is_news)
+Test(multicast_rules, s3_probes_come_less_and_less_often_until_there_is_news)
 {
 	for_starts(probe);
 }
@@ -377,7 +377,7 @@ static void end_it(struct sender *sender)
 	sent.n = 0;
 	write_one(sender);
 	cr_assert_eq(dfi__multicast_sender_end(
-			 &sender->stream, FOOTER_FLAG_END, sender->now),
+			 &sender->protocol, FOOTER_FLAG_END, sender->now),
 	    0);
 	cr_assert_eq(sent.n, 2);
 	cr_assert_eq(sent.datagrams[0].type, DATAGRAM_DATA);
@@ -388,21 +388,21 @@ static void end_it(struct sender *sender)
 	/* Again and again, though all is given back. */
 	cr_assert(reports(sender, 0, 2, 0, 0, 0));
 	cr_assert(reports(sender, 1, 2, 0, 0, 0));
-	sender->now = dfi__multicast_sender_due(&sender->stream);
+	sender->now = dfi__multicast_sender_due(&sender->protocol);
 	progress(sender);
 	cr_assert_eq(sent.n, 3);
 	cr_assert_eq(sent.datagrams[2].flags, DATAGRAM_END);
 	cr_assert(reports(sender, 0, 2, DATAGRAM_DONE, 0, 0));
-	cr_assert(!dfi__multicast_sender_is_over(&sender->stream));
+	cr_assert(!dfi__multicast_sender_is_over(&sender->protocol));
 	cr_assert(!reports(sender, 0, 2, DATAGRAM_DONE, 0, 0));
 	/* The other one has left. */
-	dfi__multicast_sender_leave(&sender->stream, 1, STREAM_DONE);
-	cr_assert(dfi__multicast_sender_is_over(&sender->stream));
+	dfi__multicast_sender_leave(&sender->protocol, 1, MULTICAST_DONE);
+	cr_assert(dfi__multicast_sender_is_over(&sender->protocol));
 	cr_assert_eq(
-	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
+	    dfi__multicast_sender_due(&sender->protocol), DEADLINE_NEVER);
 }
 
-Test(stream_rules, s4_end_is_said_until_all_are_done)
+Test(multicast_rules, s4_end_is_said_until_all_are_done)
 {
 	for_starts(end_it);
 }
@@ -413,21 +413,21 @@ static void abort_it(struct sender *sender)
 
 	write_one(sender);
 	cr_assert_eq(dfi__multicast_sender_end(
-			 &sender->stream, FOOTER_FLAG_ABORT, sender->now),
+			 &sender->protocol, FOOTER_FLAG_ABORT, sender->now),
 	    0);
 	cr_assert_geq(sent.n, 3);
 	cr_assert_eq(sent.datagrams[0].type, DATAGRAM_DATA);
 	for (i = 1; i < sent.n; i++)
 		cr_assert_eq(sent.datagrams[i].flags, DATAGRAM_ABORT);
 	cr_assert_eq(
-	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
+	    dfi__multicast_sender_due(&sender->protocol), DEADLINE_NEVER);
 	i = sent.n;
 	write_one(sender);
 	progress(sender);
 	cr_assert_eq(sent.n, i);
 }
 
-Test(stream_rules, s4_abort_is_said_some_times_and_waits_for_nothing)
+Test(multicast_rules, s4_abort_is_said_some_times_and_waits_for_nothing)
 {
 	for_starts(abort_it);
 }
@@ -445,16 +445,16 @@ static void leave_out(struct sender *sender)
 	cr_assert_eq(sender->headers[0].credit.closed, RING_CANCELLED);
 	cr_assert(!reports(sender, 0, 3, 0, 0, 0));
 	cr_assert_eq(credit(sender, 0), 0);
-	dfi__multicast_sender_leave(&sender->stream, 1, STREAM_GONE);
+	dfi__multicast_sender_leave(&sender->protocol, 1, MULTICAST_GONE);
 	cr_assert_eq(sender->headers[1].credit.closed, RING_OPEN);
 	cr_assert(!reports(sender, 1, 3, 0, 3, 1));
 	cr_assert_eq(sent.n, 0);
-	cr_assert(dfi__multicast_sender_is_over(&sender->stream));
+	cr_assert(dfi__multicast_sender_is_over(&sender->protocol));
 	cr_assert_eq(
-	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
+	    dfi__multicast_sender_due(&sender->protocol), DEADLINE_NEVER);
 }
 
-Test(stream_rules, s5_nothing_of_who_is_over_is_used)
+Test(multicast_rules, s5_nothing_of_who_is_over_is_used)
 {
 	for_starts(leave_out);
 }
@@ -464,20 +464,20 @@ static void wait_for_room(struct sender *sender)
 	write_one(sender);
 	sent.refuse = -EAGAIN;
 	progress(sender);
-	cr_assert(sender->stream.stuck);
+	cr_assert(sender->protocol.stuck);
 	cr_assert_eq(dfi__multicast_sender_end(
-			 &sender->stream, FOOTER_FLAG_END, sender->now),
+			 &sender->protocol, FOOTER_FLAG_END, sender->now),
 	    0);
 	cr_assert_eq(sent.n, 0);
 	sent.refuse = 0;
 	progress(sender);
-	cr_assert(!sender->stream.stuck);
+	cr_assert(!sender->protocol.stuck);
 	cr_assert_eq(sent.n, 2, "the segment, and then the end");
 	cr_assert_eq(sent.datagrams[0].type, DATAGRAM_DATA);
 	cr_assert_eq(sent.datagrams[1].flags, DATAGRAM_END);
 }
 
-Test(stream_rules, segments_wait_for_room_at_the_port)
+Test(multicast_rules, segments_wait_for_room_at_the_port)
 {
 	for_starts(wait_for_room);
 }
@@ -487,27 +487,29 @@ static void fail(struct sender *sender)
 	write_one(sender);
 	sent.refuse = -EIO;
 	cr_assert_eq(
-	    dfi__multicast_sender_progress(&sender->stream, sender->now), -EIO);
+	    dfi__multicast_sender_progress(&sender->protocol, sender->now),
+	    -EIO);
 	sent.refuse = 0;
 	cr_assert_eq(
-	    dfi__multicast_sender_progress(&sender->stream, sender->now), -EIO);
+	    dfi__multicast_sender_progress(&sender->protocol, sender->now),
+	    -EIO);
 	cr_assert_eq(sent.n, 0);
 	/* But the reachable ones are informed. */
 	cr_assert_eq(dfi__multicast_sender_end(
-			 &sender->stream, FOOTER_FLAG_ABORT, sender->now),
+			 &sender->protocol, FOOTER_FLAG_ABORT, sender->now),
 	    -EIO);
 	cr_assert_gt(sent.n, 1);
 	cr_assert_eq(sent.datagrams[0].flags, DATAGRAM_ABORT);
 }
 
-Test(stream_rules, broken_port_fails_the_stream)
+Test(multicast_rules, broken_endpoint_fails_the_sender)
 {
 	for_starts(fail);
 }
 
 /* A target, with the reader of its ring. */
 struct receiver {
-	struct multicast_receiver stream;
+	struct multicast_receiver protocol;
 	struct region region;
 	struct reader reader;
 	char *memory;
@@ -564,12 +566,12 @@ static void start_receiver(
 	config.ring = (struct ring_header *)(void *)(receiver->memory +
 	    ring_offset(&flow.geometry, SOURCE));
 	cr_assert_eq(
-	    dfi__multicast_receiver_init(&receiver->stream, &config), 0);
+	    dfi__multicast_receiver_init(&receiver->protocol, &config), 0);
 }
 
 static void stop_receiver(struct receiver *receiver)
 {
-	dfi__multicast_receiver_free(&receiver->stream);
+	dfi__multicast_receiver_free(&receiver->protocol);
 	free(receiver->memory);
 }
 
@@ -589,7 +591,7 @@ static bool data(struct receiver *receiver, uint64_t n)
 	slot[flow.geometry.payload_offset / TUPLE] = n;
 
 	return dfi__multicast_receiver_receive(
-	    &receiver->stream, &datagram, receiver->now);
+	    &receiver->protocol, &datagram, receiver->now);
 }
 
 static bool state(
@@ -604,7 +606,7 @@ static bool state(
 	};
 
 	return dfi__multicast_receiver_receive(
-	    &receiver->stream, &datagram, receiver->now);
+	    &receiver->protocol, &datagram, receiver->now);
 }
 
 /* The reader takes segment n and gives it back. */
@@ -639,7 +641,7 @@ static void read_gap(struct receiver *receiver, uint64_t n, uint32_t count)
 static bool run_timers(struct receiver *receiver)
 {
 	return dfi__multicast_receiver_progress(
-	    &receiver->stream, receiver->now);
+	    &receiver->protocol, receiver->now);
 }
 
 static void for_receivers(void (*fn)(struct receiver *receiver), bool notify)
@@ -664,18 +666,18 @@ static void filter(struct receiver *receiver)
 	cr_assert(data(receiver, 0));
 	cr_assert(!data(receiver, 0)); /* with the reader */
 	cr_assert(!data(receiver, 1));
-	cr_assert_eq(receiver->stream.counts.repeated, 5);
-	cr_assert_eq(receiver->stream.counts.early, 1);
+	cr_assert_eq(receiver->protocol.counts.repeated, 5);
+	cr_assert_eq(receiver->protocol.counts.early, 1);
 	read_one(receiver, 0);
 	read_one(receiver, 1);
 	cr_assert(!reader_ready(&receiver->reader));
 	cr_assert(!data(receiver, 1)); /* given back */
 	cr_assert(!data(receiver, W + 1));
 	cr_assert(data(receiver, 2));
-	cr_assert_eq(receiver->stream.counts.segments, 3);
+	cr_assert_eq(receiver->protocol.counts.segments, 3);
 }
 
-Test(stream_rules, t1_each_segment_is_taken_once_and_only_with_room)
+Test(multicast_rules, t1_each_segment_is_taken_once_and_only_with_room)
 {
 	for_receivers(filter, false);
 	for_receivers(filter, true);
@@ -694,21 +696,21 @@ static void answer(struct receiver *receiver)
 	cr_assert_eq(sent.datagrams[0].number, (uint32_t)receiver->start);
 	cr_assert_eq(sent.datagrams[0].flags, DATAGRAM_USED);
 	cr_assert_eq(sent.datagrams[0].n_missing, 0, "they are young");
-	cr_assert_eq(receiver->stream.known - receiver->start, 3);
+	cr_assert_eq(receiver->protocol.known - receiver->start, 3);
 	/* Old and impossible: it teaches nothing, but gets an answer. */
 	cr_assert(!state(receiver, W + 1, 0, 0));
 	cr_assert(!state(receiver, (uint64_t)0 - 2, DATAGRAM_END, 0));
 	cr_assert(!state(receiver, 0, DATAGRAM_END, 0));
 	cr_assert_eq(sent.n, 4);
-	cr_assert(!receiver->stream.ended);
+	cr_assert(!receiver->protocol.ended);
 	/* The end is behind what is known. */
 	cr_assert(!state(receiver, 2, DATAGRAM_END, 2));
-	cr_assert(!receiver->stream.ended);
-	cr_assert_eq(receiver->stream.known - receiver->start, 3);
-	cr_assert_eq(receiver->stream.counts.outdated, 4);
+	cr_assert(!receiver->protocol.ended);
+	cr_assert_eq(receiver->protocol.known - receiver->start, 3);
+	cr_assert_eq(receiver->protocol.counts.outdated, 4);
 }
 
-Test(stream_rules, t3_each_state_is_answered)
+Test(multicast_rules, t3_each_state_is_answered)
 {
 	for_receivers(answer, false);
 	for_receivers(answer, true);
@@ -724,11 +726,11 @@ static void ask(struct receiver *receiver)
 	data(receiver, 2);
 	data(receiver, 5);
 	sent.n = 0;
-	cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+	cr_assert_eq(dfi__multicast_receiver_due(&receiver->protocol),
 	    first + GAP / 2 + GAP);
 	for (i = 0; i < 12; i++) {
-		receiver->now = dfi__multicast_receiver_due(&receiver->stream) -
-		    1;
+		receiver->now =
+		    dfi__multicast_receiver_due(&receiver->protocol) - 1;
 		cr_assert(!run_timers(receiver));
 		cr_assert_eq(sent.n, 0);
 		receiver->now++;
@@ -741,7 +743,7 @@ static void ask(struct receiver *receiver)
 		cr_assert_eq(sent.datagrams[0].missing[1].first,
 		    (uint32_t)(receiver->start + 3));
 		cr_assert_eq(sent.datagrams[0].missing[1].count, 2);
-		cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+		cr_assert_eq(dfi__multicast_receiver_due(&receiver->protocol),
 		    receiver->now + wait);
 		wait = (int64_t)min_u64(
 		    (uint64_t)wait * 2, 500 * (uint64_t)NS_PER_MS);
@@ -750,7 +752,7 @@ static void ask(struct receiver *receiver)
 	/* Late originals need no rule. */
 	cr_assert(data(receiver, 1));
 	cr_assert(!data(receiver, 4));
-	receiver->now = dfi__multicast_receiver_due(&receiver->stream);
+	receiver->now = dfi__multicast_receiver_due(&receiver->protocol);
 	run_timers(receiver);
 	cr_assert_eq(sent.datagrams[0].n_missing, 1);
 	cr_assert_eq(sent.datagrams[0].missing[0].first,
@@ -758,12 +760,12 @@ static void ask(struct receiver *receiver)
 	cr_assert_eq(sent.datagrams[0].missing[0].count, 1);
 	cr_assert(data(receiver, 3));
 	cr_assert_eq(
-	    dfi__multicast_receiver_due(&receiver->stream), DEADLINE_NEVER);
+	    dfi__multicast_receiver_due(&receiver->protocol), DEADLINE_NEVER);
 	for (i = 0; i < 6; i++)
 		read_one(receiver, (uint64_t)i);
 }
 
-Test(stream_rules, t4_gaps_are_asked_for_again_and_again)
+Test(multicast_rules, t4_gaps_are_asked_for_again_and_again)
 {
 	for_receivers(ask, false);
 }
@@ -790,12 +792,12 @@ static void ask_at_once(struct receiver *receiver)
 	data(receiver, 6);
 	data(receiver, 6);
 	cr_assert_eq(sent.n, 2);
-	cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+	cr_assert_eq(dfi__multicast_receiver_due(&receiver->protocol),
 	    receiver->now + GAP);
 	data(receiver, 0);
 	data(receiver, 1);
 	data(receiver, 2);
-	cr_assert_eq(receiver->stream.counts.segments, W);
+	cr_assert_eq(receiver->protocol.counts.segments, W);
 	cr_assert_eq(sent.n, 2);
 }
 
@@ -817,12 +819,12 @@ static void do_not_tell_at_once(struct receiver *receiver)
 	for (n = 1; n < W; n++)
 		cr_assert(!data(receiver, n));
 	cr_assert_eq(sent.n, 0);
-	cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+	cr_assert_eq(dfi__multicast_receiver_due(&receiver->protocol),
 	    receiver->now + GAP);
 	cr_assert(data(receiver, 0));
 }
 
-Test(stream_rules, t4_gap_that_many_have_overtaken_is_asked_for_at_once)
+Test(multicast_rules, t4_gap_that_many_have_overtaken_is_asked_for_at_once)
 {
 	for_receivers(ask_at_once, false);
 	for_receivers(ask_once_at_a_time, false);
@@ -855,9 +857,9 @@ static void tell(struct receiver *receiver)
 	read_gap(receiver, 5, 1);
 	cr_assert(!reader_ready(&receiver->reader));
 	cr_assert_eq(
-	    dfi__multicast_receiver_due(&receiver->stream), DEADLINE_NEVER);
+	    dfi__multicast_receiver_due(&receiver->protocol), DEADLINE_NEVER);
 	run_timers(receiver);
-	cr_assert_eq(receiver->stream.consumed - receiver->start, 6);
+	cr_assert_eq(receiver->protocol.consumed - receiver->start, 6);
 	cr_assert_eq(receiver->reader.total, 3);
 	/* 1 and 2 were two tuples; 5 is still unknown. */
 	cr_assert_eq(receiver->reader.lost_total, 2);
@@ -868,7 +870,7 @@ static void tell(struct receiver *receiver)
 	cr_assert_eq(receiver->reader.lost_total, 2 + TUPLES);
 }
 
-Test(stream_rules, t4_notify_tells_each_gap_once)
+Test(multicast_rules, t4_notify_tells_each_gap_once)
 {
 	for_receivers(tell, true);
 }
@@ -884,10 +886,10 @@ static void tell_no_younger(struct receiver *receiver)
 	/* The one behind it is in time. */
 	cr_assert(data(receiver, 1));
 	read_one(receiver, 1);
-	cr_assert_eq(receiver->stream.counts.lost, 1);
+	cr_assert_eq(receiver->protocol.counts.lost, 1);
 }
 
-Test(stream_rules, t4_notify_tells_nothing_that_may_still_come_in_time)
+Test(multicast_rules, t4_notify_tells_nothing_that_may_still_come_in_time)
 {
 	for_receivers(tell_no_younger, true);
 }
@@ -910,7 +912,7 @@ static void tell_window(struct receiver *receiver)
 	read_gap(receiver, W, W);
 }
 
-Test(stream_rules, t4_notify_tells_of_a_whole_window)
+Test(multicast_rules, t4_notify_tells_of_a_whole_window)
 {
 	for_receivers(tell_window, true);
 }
@@ -943,7 +945,7 @@ static void credits(struct receiver *receiver)
 	    sent.datagrams[4].number, (uint32_t)(receiver->start + W + 2));
 }
 
-Test(stream_rules, t5_credits_come_for_a_quarter_of_the_window)
+Test(multicast_rules, t5_credits_come_for_a_quarter_of_the_window)
 {
 	for_receivers(credits, false);
 	for_receivers(credits, true);
@@ -969,10 +971,10 @@ static void be_done(struct receiver *receiver)
 	sent.n = 0;
 	cr_assert(!state(receiver, 2, DATAGRAM_END, 2));
 	cr_assert(!reader_end_marked(&receiver->reader));
-	cr_assert_eq(receiver->stream.state, STREAM_OPEN);
+	cr_assert_eq(receiver->protocol.state, RECEIVER_OPEN);
 	cr_assert(!data(receiver, 2), "behind the end");
 	cr_assert(data(receiver, 1));
-	cr_assert_eq(receiver->stream.state, STREAM_WHOLE);
+	cr_assert_eq(receiver->protocol.state, RECEIVER_WHOLE);
 	cr_assert_eq(sent.n, 2);
 	cr_assert_eq(sent.datagrams[1].flags, DATAGRAM_DONE | DATAGRAM_USED);
 	read_one(receiver, 0);
@@ -987,13 +989,13 @@ static void be_done(struct receiver *receiver)
 }
 
 /* Otherwise another source could continue its stream. */
-Test(stream_rules, t5_used_is_said_before_anything_is_given_back)
+Test(multicast_rules, t5_used_is_said_before_anything_is_given_back)
 {
 	for_receivers(be_used, false);
 	for_receivers(be_used, true);
 }
 
-Test(stream_rules, t5_done_is_said_when_all_is_there)
+Test(multicast_rules, t5_done_is_said_when_all_is_there)
 {
 	for_receivers(be_done, false);
 	for_receivers(be_done, true);
@@ -1008,7 +1010,7 @@ static void lack(struct receiver *receiver)
 	cr_assert_eq(receiver->reader.end, READER_OPEN);
 }
 
-Test(stream_rules, t5_tuples_that_lack_are_an_error)
+Test(multicast_rules, t5_tuples_that_lack_are_an_error)
 {
 	for_receivers(lack, false);
 	for_receivers(lack, true);
@@ -1035,7 +1037,7 @@ static void lack_too_little(struct receiver *receiver)
 	cr_assert_eq(dfi__reader_check_end(&receiver->reader), -EBADMSG);
 }
 
-Test(stream_rules, t5_tuples_lost_are_those_of_segments_lost)
+Test(multicast_rules, t5_tuples_lost_are_those_of_segments_lost)
 {
 	for_receivers(lack_too_much, true);
 	for_receivers(lack_too_little, true);
@@ -1058,10 +1060,10 @@ static void cancel(struct receiver *receiver)
 	cr_assert_eq(
 	    sent.datagrams[1].flags, DATAGRAM_CANCELLED | DATAGRAM_USED);
 	cr_assert_eq(
-	    dfi__multicast_receiver_due(&receiver->stream), DEADLINE_NEVER);
+	    dfi__multicast_receiver_due(&receiver->protocol), DEADLINE_NEVER);
 }
 
-Test(stream_rules, t6_who_cancels_says_so)
+Test(multicast_rules, t6_who_cancels_says_so)
 {
 	for_receivers(cancel, false);
 	for_receivers(cancel, true);
@@ -1076,7 +1078,7 @@ static void leave(struct receiver *receiver)
 	cr_assert_eq(sent.n, 0);
 }
 
-Test(stream_rules, t6_who_has_closed_is_silent)
+Test(multicast_rules, t6_who_has_closed_is_silent)
 {
 	for_receivers(leave, false);
 }
@@ -1088,17 +1090,17 @@ static void lose_source(struct receiver *receiver)
 	data(receiver, 0);
 	receiver->now += GAP;
 	gone = receiver->now;
-	dfi__multicast_receiver_source_gone(&receiver->stream, gone);
-	dfi__multicast_receiver_source_gone(&receiver->stream, gone + 1);
+	dfi__multicast_receiver_source_gone(&receiver->protocol, gone);
+	dfi__multicast_receiver_source_gone(&receiver->protocol, gone + 1);
 	cr_assert_eq(
-	    dfi__multicast_receiver_due(&receiver->stream), gone + GAP);
+	    dfi__multicast_receiver_due(&receiver->protocol), gone + GAP);
 	/* A datagram on its way still counts. */
 	receiver->now = gone + GAP - 1;
 	cr_assert(data(receiver, 1));
-	cr_assert_eq(receiver->stream.state, STREAM_OPEN);
+	cr_assert_eq(receiver->protocol.state, RECEIVER_OPEN);
 	receiver->now = gone + GAP;
 	cr_assert(run_timers(receiver));
-	cr_assert_eq(receiver->stream.state, STREAM_CUT);
+	cr_assert_eq(receiver->protocol.state, RECEIVER_CUT);
 	cr_assert(!data(receiver, 2));
 	cr_assert(!run_timers(receiver));
 	read_one(receiver, 0);
@@ -1106,7 +1108,7 @@ static void lose_source(struct receiver *receiver)
 	cr_assert(!reader_end_marked(&receiver->reader));
 }
 
-Test(stream_rules, t7_stream_of_a_dead_source_is_cut)
+Test(multicast_rules, t7_stream_of_a_dead_source_is_cut)
 {
 	for_receivers(lose_source, false);
 	for_receivers(lose_source, true);
@@ -1114,22 +1116,22 @@ Test(stream_rules, t7_stream_of_a_dead_source_is_cut)
 
 static void lose_ended_source(struct receiver *receiver)
 {
-	bool notify = receiver->stream.config.notify;
+	bool notify = receiver->protocol.config.notify;
 	int64_t gone = receiver->now;
 
 	data(receiver, 0);
-	dfi__multicast_receiver_source_gone(&receiver->stream, gone);
+	dfi__multicast_receiver_source_gone(&receiver->protocol, gone);
 	receiver->now += GAP / 2;
 	cr_assert(!state(receiver, 3, DATAGRAM_END, 3));
 	receiver->now = gone + GAP;
 	run_timers(receiver);
 	/* The end alone is not all. */
-	cr_assert_eq(receiver->stream.state,
-	    (enum stream_state)(notify ? STREAM_OPEN : STREAM_CUT));
+	cr_assert_eq(receiver->protocol.state,
+	    (enum receiver_state)(notify ? RECEIVER_OPEN : RECEIVER_CUT));
 	receiver->now += GAP / 2;
 	run_timers(receiver);
-	cr_assert_eq(receiver->stream.state,
-	    (enum stream_state)(notify ? STREAM_WHOLE : STREAM_CUT));
+	cr_assert_eq(receiver->protocol.state,
+	    (enum receiver_state)(notify ? RECEIVER_WHOLE : RECEIVER_CUT));
 	read_one(receiver, 0);
 	if (notify)
 		read_gap(receiver, 1, 2);
@@ -1137,7 +1139,7 @@ static void lose_ended_source(struct receiver *receiver)
 	cr_assert_eq(reader_end_marked(&receiver->reader), notify);
 }
 
-Test(stream_rules, t7_end_is_not_enough_if_something_lacks)
+Test(multicast_rules, t7_end_is_not_enough_if_something_lacks)
 {
 	for_receivers(lose_ended_source, false);
 	for_receivers(lose_ended_source, true);
@@ -1148,18 +1150,18 @@ static void be_aborted(struct receiver *receiver)
 	data(receiver, 0);
 	data(receiver, 2);
 	cr_assert(state(receiver, 3, DATAGRAM_ABORT, 3));
-	cr_assert_eq(receiver->stream.state, STREAM_ABORTED);
+	cr_assert_eq(receiver->protocol.state, RECEIVER_ABORTED);
 	cr_assert(!data(receiver, 1));
 	read_one(receiver, 0);
 	cr_assert(!reader_ready(&receiver->reader));
 	cr_assert_eq(dfi__reader_check_end(&receiver->reader), 0);
 	cr_assert_eq(receiver->reader.end, READER_ABORTED);
 	cr_assert_eq(
-	    dfi__multicast_receiver_due(&receiver->stream), DEADLINE_NEVER);
+	    dfi__multicast_receiver_due(&receiver->protocol), DEADLINE_NEVER);
 	cr_assert(!state(receiver, 3, DATAGRAM_ABORT, 3));
 }
 
-Test(stream_rules, abort_ends_the_ring_behind_what_is_in_order)
+Test(multicast_rules, abort_ends_the_ring_behind_what_is_in_order)
 {
 	for_receivers(be_aborted, false);
 	for_receivers(be_aborted, true);
@@ -1179,7 +1181,7 @@ static bool say_places(
 	};
 
 	return dfi__multicast_receiver_receive(
-	    &receiver->stream, &datagram, receiver->now);
+	    &receiver->protocol, &datagram, receiver->now);
 }
 
 static bool say_place(struct receiver *receiver, uint64_t n, uint64_t place)
@@ -1224,7 +1226,7 @@ static void stop_ordered(struct receiver *receiver)
 	parts = 0;
 }
 
-Test(stream_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
+Test(multicast_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
 {
 	struct receiver *receiver;
 	uint64_t start;
@@ -1259,16 +1261,16 @@ Test(stream_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
 		read_one(receiver, 2);
 		read_placed_gap(receiver, 3, 1, 11);
 		cr_assert(!data(receiver, 3));
-		cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+		cr_assert_eq(dfi__multicast_receiver_due(&receiver->protocol),
 		    DEADLINE_NEVER);
-		cr_assert_eq(receiver->stream.counts.gaps, 2);
-		cr_assert_eq(receiver->stream.counts.lost, 3);
+		cr_assert_eq(receiver->protocol.counts.gaps, 2);
+		cr_assert_eq(receiver->protocol.counts.lost, 3);
 		stop_ordered(receiver);
 	}
 }
 
 /* Of a gap in numbers, but with others' segments between. */
-Test(stream_rules, o5_losses_with_places_apart_are_told_apart)
+Test(multicast_rules, o5_losses_with_places_apart_are_told_apart)
 {
 	struct receiver *receiver = start_ordered(0);
 
@@ -1276,7 +1278,7 @@ Test(stream_rules, o5_losses_with_places_apart_are_told_apart)
 	cr_assert(!say_place(receiver, 0, 20));
 	cr_assert(!say_place(receiver, 1, 21));
 	cr_assert(!say_place(receiver, 2, 23));
-	cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+	cr_assert_eq(dfi__multicast_receiver_due(&receiver->protocol),
 	    receiver->now + GAP);
 	receiver->now += GAP - 1;
 	cr_assert(!run_timers(receiver), "it may still come");
@@ -1291,7 +1293,7 @@ Test(stream_rules, o5_losses_with_places_apart_are_told_apart)
 }
 
 /* Answers that come late, all the same. */
-Test(stream_rules, o5_run_of_places_is_told_at_once)
+Test(multicast_rules, o5_run_of_places_is_told_at_once)
 {
 	struct receiver *receiver = start_ordered(UINT64_MAX - 1);
 
@@ -1305,16 +1307,16 @@ Test(stream_rules, o5_run_of_places_is_told_at_once)
 	/* Nothing for reported ones, nor for those not known to be sent. */
 	cr_assert(say_places(receiver, 2, W, 22));
 	read_placed_gap(receiver, 4, 2, 24);
-	cr_assert_eq(receiver->stream.counts.repeated, W - 2);
-	cr_assert_eq(receiver->stream.counts.gaps, 2);
-	cr_assert_eq(receiver->stream.counts.lost, 6);
+	cr_assert_eq(receiver->protocol.counts.repeated, W - 2);
+	cr_assert_eq(receiver->protocol.counts.gaps, 2);
+	cr_assert_eq(receiver->protocol.counts.lost, 6);
 	cr_assert_eq(
-	    dfi__multicast_receiver_due(&receiver->stream), DEADLINE_NEVER);
+	    dfi__multicast_receiver_due(&receiver->protocol), DEADLINE_NEVER);
 	stop_ordered(receiver);
 }
 
 /* Then the later ones, though they came before. */
-Test(stream_rules, o5_run_of_places_leaves_out_what_has_come)
+Test(multicast_rules, o5_run_of_places_leaves_out_what_has_come)
 {
 	struct receiver *receiver = start_ordered(0);
 
@@ -1330,7 +1332,7 @@ Test(stream_rules, o5_run_of_places_leaves_out_what_has_come)
 }
 
 /* Not in parts, which would be answered in parts. */
-Test(stream_rules, o5_gap_that_was_overtaken_is_asked_for_as_a_whole)
+Test(multicast_rules, o5_gap_that_was_overtaken_is_asked_for_as_a_whole)
 {
 	struct receiver *receiver = start_ordered(0);
 	int64_t due;
@@ -1345,7 +1347,7 @@ Test(stream_rules, o5_gap_that_was_overtaken_is_asked_for_as_a_whole)
 	cr_assert_eq(sent.n, 1, "6 is another gap");
 	/* Known, but too young: it waits for its time alone. */
 	cr_assert(!say_places(receiver, 0, 3, 9));
-	due = dfi__multicast_receiver_due(&receiver->stream);
+	due = dfi__multicast_receiver_due(&receiver->protocol);
 	cr_assert_eq(due, receiver->now + GAP);
 	receiver->now += GAP;
 	cr_assert(run_timers(receiver));
@@ -1354,22 +1356,23 @@ Test(stream_rules, o5_gap_that_was_overtaken_is_asked_for_as_a_whole)
 }
 
 /* Nobody will tell the positions of the rest. */
-Test(stream_rules, o5_dead_source_is_cut_behind_what_can_be_told)
+Test(multicast_rules, o5_dead_source_is_cut_behind_what_can_be_told)
 {
 	struct receiver *receiver = start_ordered(0);
 
 	data(receiver, 0);
-	dfi__multicast_receiver_source_gone(&receiver->stream, receiver->now);
+	dfi__multicast_receiver_source_gone(&receiver->protocol, receiver->now);
 	receiver->now += GAP / 2;
 	state(receiver, 4, DATAGRAM_END, 4);
 	cr_assert(!say_place(receiver, 1, 3));
 	cr_assert(!say_place(receiver, 3, 9));
 	receiver->now += GAP / 2;
 	run_timers(receiver);
-	cr_assert_eq(receiver->stream.state, STREAM_OPEN, "1 is to be told");
+	cr_assert_eq(
+	    receiver->protocol.state, RECEIVER_OPEN, "1 is to be told");
 	receiver->now += GAP / 2;
 	cr_assert(run_timers(receiver));
-	cr_assert_eq(receiver->stream.state, STREAM_CUT);
+	cr_assert_eq(receiver->protocol.state, RECEIVER_CUT);
 	read_one(receiver, 0);
 	read_placed_gap(receiver, 1, 1, 3);
 	cr_assert(!reader_ready(&receiver->reader));
@@ -1386,7 +1389,7 @@ static void start_ordered_sender(
 
 	parts = SEGMENT_GLOBAL;
 	start_sender(sender, UINT32_MAX - 1);
-	sender->stream.config.notify = true;
+	sender->protocol.config.notify = true;
 	for (i = 0; i < n; i++) {
 		slot = sender->slots + (size_t)flow.geometry.slot_size * i;
 		((struct segment_header *)(void *)slot)->global = places[i];
@@ -1415,7 +1418,7 @@ static void expect_run(
 	cr_assert_eq(last->place, place);
 }
 
-Test(stream_rules, o5_source_says_places_instead_of_sending_again)
+Test(multicast_rules, o5_source_says_places_instead_of_sending_again)
 {
 	static const uint64_t places[] = { 99, UINT64_MAX - 1, UINT64_MAX, 0, 1,
 		3, 4, 9 };
@@ -1428,7 +1431,7 @@ Test(stream_rules, o5_source_says_places_instead_of_sending_again)
 	reports(&sender, 1, 0, 0, 5, 2);
 	cr_assert_eq(sent.n, 2);
 	expect_run(&sender, 5, 2, 3);
-	cr_assert_eq(sender.stream.counts.places, 6);
+	cr_assert_eq(sender.protocol.counts.places, 6);
 	/* Others' segments between split them. */
 	sent.n = 0;
 	reports(&sender, 1, 0, 0, 0, W);
@@ -1437,12 +1440,12 @@ Test(stream_rules, o5_source_says_places_instead_of_sending_again)
 	cr_assert_eq(sent.datagrams[1].count, 4);
 	cr_assert_eq(sent.datagrams[2].count, 2);
 	expect_run(&sender, 7, 1, 9);
-	cr_assert_eq(sender.stream.counts.places, 6 + W);
-	cr_assert_eq(sender.stream.counts.resent, 0);
+	cr_assert_eq(sender.protocol.counts.places, 6 + W);
+	cr_assert_eq(sender.protocol.counts.resent, 0);
 	stop_ordered_sender(&sender);
 }
 
-Test(stream_rules, o5_source_without_room_says_no_more_places)
+Test(multicast_rules, o5_source_without_room_says_no_more_places)
 {
 	static const uint64_t places[] = { 1, 3, 4, 7, 9, 11, 13, 15 };
 	struct sender sender;
@@ -1452,17 +1455,17 @@ Test(stream_rules, o5_source_without_room_says_no_more_places)
 	reports(&sender, 1, 0, 0, 0, W);
 	cr_assert_eq(sent.n, 2);
 	expect_run(&sender, 1, 2, 3);
-	cr_assert_eq(sender.stream.counts.places, 3);
+	cr_assert_eq(sender.protocol.counts.places, 3);
 	/* It is asked again. */
 	sent.room = 64;
 	reports(&sender, 1, 0, 0, 3, W - 3);
 	cr_assert_eq(sent.n, 2 + W - 3);
-	cr_assert_eq(sender.stream.counts.places, W);
+	cr_assert_eq(sender.protocol.counts.places, W);
 	stop_ordered_sender(&sender);
 }
 
 /* A ring whose losses nobody has declared. */
-Test(stream_rules, reader_that_is_not_lossy_refuses_gaps)
+Test(multicast_rules, reader_that_is_not_lossy_refuses_gaps)
 {
 	struct receiver receiver;
 	const char *payload;

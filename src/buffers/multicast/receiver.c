@@ -20,10 +20,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-int dfi__multicast_receiver_init(struct multicast_receiver *stream,
+int dfi__multicast_receiver_init(struct multicast_receiver *receiver,
     const struct multicast_receiver_config *config)
 {
-	*stream = (struct multicast_receiver){
+	*receiver = (struct multicast_receiver){
 		.config = *config,
 		.slots = (char *)config->ring +
 		    config->flow.geometry.first_slot,
@@ -35,24 +35,24 @@ int dfi__multicast_receiver_init(struct multicast_receiver *stream,
 		.due = DEADLINE_NEVER,
 		.cut_at = DEADLINE_NEVER,
 		.held = calloc(config->flow.geometry.segment_count,
-		    sizeof(stream->held[0])),
+		    sizeof(receiver->held[0])),
 	};
-	return stream->held
+	return receiver->held
 	    ? 0
 	    : dfi__fail(-ENOMEM, "multicast: out of memory for %u segments",
 		  config->flow.geometry.segment_count);
 }
 
-void dfi__multicast_receiver_free(struct multicast_receiver *stream)
+void dfi__multicast_receiver_free(struct multicast_receiver *receiver)
 {
-	free(stream->held);
-	stream->held = NULL;
+	free(receiver->held);
+	receiver->held = NULL;
 }
 
 /* Take the reader's consumed count. */
-static void look_at_reader(struct multicast_receiver *stream)
+static void look_at_reader(struct multicast_receiver *receiver)
 {
-	const struct ring_credit *credit = &stream->config.ring->credit;
+	const struct ring_credit *credit = &receiver->config.ring->credit;
 	uint64_t consumed;
 
 	/*
@@ -61,14 +61,15 @@ static void look_at_reader(struct multicast_receiver *stream)
 	 */
 	consumed = atomic_observe(&credit->consumed);
 	/* The reader can give back only what was published. */
-	if (consumed - stream->consumed <= stream->expected - stream->consumed)
-		stream->consumed = consumed;
+	if (consumed - receiver->consumed <=
+	    receiver->expected - receiver->consumed)
+		receiver->consumed = consumed;
 	switch (atomic_observe(&credit->closed)) {
 	case RING_CANCELLED:
-		stream->cancelled = true;
+		receiver->cancelled = true;
 		break;
 	case RING_CLOSED:
-		stream->closed = true;
+		receiver->closed = true;
 		break;
 	default:
 		break;
@@ -77,20 +78,21 @@ static void look_at_reader(struct multicast_receiver *stream)
 
 /* All segments below number were sent. */
 static void learn(
-    struct multicast_receiver *stream, uint64_t number, int64_t now)
+    struct multicast_receiver *receiver, uint64_t number, int64_t now)
 {
-	struct stream_slot *held;
+	struct receiver_slot *held;
 
-	for (; stream->known - stream->expected < number - stream->expected;
-	     stream->known++) {
-		held = receiver_held_of(stream, stream->known);
-		*held = (struct stream_slot){
-			.due = now + receiver_gap_ns(stream),
-			.lost_at = now + receiver_gap_ns(stream),
+	for (;
+	     receiver->known - receiver->expected < number - receiver->expected;
+	     receiver->known++) {
+		held = receiver_held_of(receiver, receiver->known);
+		*held = (struct receiver_slot){
+			.due = now + receiver_gap_ns(receiver),
+			.lost_at = now + receiver_gap_ns(receiver),
 		};
-		if (held->due < stream->due)
-			stream->due = held->due;
-		stream->n_gaps++;
+		if (held->due < receiver->due)
+			receiver->due = held->due;
+		receiver->n_gaps++;
 	}
 }
 
@@ -99,218 +101,223 @@ static void learn(
  * for the positions of a whole gap at once, so the answer and the report to the
  * reader are for the whole gap.
  */
-static bool goes_on(const struct multicast_receiver *stream, uint64_t number)
+static bool goes_on(const struct multicast_receiver *receiver, uint64_t number)
 {
-	return receiver_needs_places(stream) && number != stream->expected &&
-	    !receiver_held_of(stream, number - 1)->used &&
-	    !receiver_held_of(stream, number)->used;
+	return receiver_needs_places(receiver) &&
+	    number != receiver->expected &&
+	    !receiver_held_of(receiver, number - 1)->used &&
+	    !receiver_held_of(receiver, number)->used;
 }
 
 /* A segment has arrived: gaps that it is far ahead of are due now. */
 static void overtake(
-    struct multicast_receiver *stream, uint64_t number, int64_t now)
+    struct multicast_receiver *receiver, uint64_t number, int64_t now)
 {
-	uint64_t ahead = number - stream->expected;
-	struct stream_slot *held;
+	uint64_t ahead = number - receiver->expected;
+	struct receiver_slot *held;
 
-	if (!receiver_may_ask(stream) || ahead < STREAM_OVERTAKEN)
+	if (!receiver_may_ask(receiver) || ahead < RECEIVER_OVERTAKEN)
 		return;
-	if ((int64_t)(stream->overtaken - stream->expected) < 0)
-		stream->overtaken = stream->expected;
-	for (;
-	     stream->overtaken - stream->expected <= ahead - STREAM_OVERTAKEN ||
-	     goes_on(stream, stream->overtaken);
-	     stream->overtaken++) {
-		held = receiver_held_of(stream, stream->overtaken);
+	if ((int64_t)(receiver->overtaken - receiver->expected) < 0)
+		receiver->overtaken = receiver->expected;
+	for (; receiver->overtaken - receiver->expected <=
+		 ahead - RECEIVER_OVERTAKEN ||
+	     goes_on(receiver, receiver->overtaken);
+	     receiver->overtaken++) {
+		held = receiver_held_of(receiver, receiver->overtaken);
 		if (held->used || held->placed || held->n_asked)
 			continue;
-		held->due = stream->due = now;
+		held->due = receiver->due = now;
 	}
 }
 
-static void put_end_mark(
-    struct multicast_receiver *stream, enum stream_state state, uint64_t flag)
+static void put_end_mark(struct multicast_receiver *receiver,
+    enum receiver_state state, uint64_t flag)
 {
-	struct segment_footer *mark = &stream->config.ring->end;
+	struct segment_footer *mark = &receiver->config.ring->end;
 
-	stream->state = state;
-	stream->n_gaps = 0;
-	stream->due = DEADLINE_NEVER;
-	atomic_set(&mark->total, stream->end_total);
+	receiver->state = state;
+	receiver->n_gaps = 0;
+	receiver->due = DEADLINE_NEVER;
+	atomic_set(&mark->total, receiver->end_total);
 	/* Pairs with reader_end_marked(): all segments are published before. */
-	atomic_publish(&mark->state, footer_state(stream->expected, 0, flag));
+	atomic_publish(&mark->state, footer_state(receiver->expected, 0, flag));
 }
 
-bool dfi__multicast_receiver_deliver(struct multicast_receiver *stream)
+bool dfi__multicast_receiver_deliver(struct multicast_receiver *receiver)
 {
-	struct stream_slot *held = &stream->held[stream->slot];
+	struct receiver_slot *held = &receiver->held[receiver->slot];
 	bool fresh = false;
 
-	while (stream->expected != stream->known && held->used) {
-		receiver_publish(
-		    stream, footer_state(stream->expected, held->used, 0), 1);
+	while (receiver->expected != receiver->known && held->used) {
+		receiver_publish(receiver,
+		    footer_state(receiver->expected, held->used, 0), 1);
 		held->used = 0;
-		held = &stream->held[stream->slot];
-		stream->counts.segments++;
+		held = &receiver->held[receiver->slot];
+		receiver->counts.segments++;
 		fresh = true;
 	}
-	if (stream->ended && !stream->state &&
-	    stream->expected == stream->end) {
-		put_end_mark(stream, STREAM_WHOLE, FOOTER_FLAG_END);
+	if (receiver->ended && !receiver->state &&
+	    receiver->expected == receiver->end) {
+		put_end_mark(receiver, RECEIVER_WHOLE, FOOTER_FLAG_END);
 		fresh = true;
 	}
-	receiver_see_to_first(stream);
+	receiver_see_to_first(receiver);
 	return fresh;
 }
 
 /* T1 */
-static bool take_data(struct multicast_receiver *stream,
+static bool take_data(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now)
 {
-	const struct ring_geometry *g = &stream->config.flow.geometry;
-	uint32_t d = datagram->number - (uint32_t)stream->consumed;
-	uint64_t number = stream->consumed + d;
+	const struct ring_geometry *g = &receiver->config.flow.geometry;
+	uint32_t d = datagram->number - (uint32_t)receiver->consumed;
+	uint64_t number = receiver->consumed + d;
 	struct segment_footer *footer;
-	struct stream_slot *held;
+	struct receiver_slot *held;
 
-	if (d >= receiver_window(stream) ||
-	    d < (uint32_t)(stream->expected - stream->consumed) ||
-	    (stream->ended &&
-		d >= (uint32_t)(stream->end - stream->consumed))) {
-		stream->counts.repeated++;
+	if (d >= receiver_window(receiver) ||
+	    d < (uint32_t)(receiver->expected - receiver->consumed) ||
+	    (receiver->ended &&
+		d >= (uint32_t)(receiver->end - receiver->consumed))) {
+		receiver->counts.repeated++;
 		return false;
 	}
-	held = receiver_held_of(stream, number);
-	if (number - stream->expected < stream->known - stream->expected &&
+	held = receiver_held_of(receiver, number);
+	if (number - receiver->expected <
+		receiver->known - receiver->expected &&
 	    held->used) {
-		stream->counts.repeated++;
+		receiver->counts.repeated++;
 		return false;
 	}
-	learn(stream, number + 1, now);
-	footer = receiver_footer_of(stream, receiver_slot_of(stream, number));
+	learn(receiver, number + 1, now);
+	footer = receiver_footer_of(
+	    receiver, receiver_slot_of(receiver, number));
 	memcpy((char *)footer - g->footer_offset, datagram->payload,
 	    g->payload_offset + datagram->used);
 	atomic_set(&footer->total, datagram->total);
 	held->used = datagram->used;
 	held->placed = false;
-	stream->n_gaps--;
-	stream->counts.early += number != stream->expected;
-	if (!stream->n_gaps)
-		stream->due = DEADLINE_NEVER;
+	receiver->n_gaps--;
+	receiver->counts.early += number != receiver->expected;
+	if (!receiver->n_gaps)
+		receiver->due = DEADLINE_NEVER;
 	else
-		overtake(stream, number, now);
-	return dfi__multicast_receiver_deliver(stream);
+		overtake(receiver, number, now);
+	return dfi__multicast_receiver_deliver(receiver);
 }
 
 /* T3; true: the ring has changed. */
-static bool take_state(struct multicast_receiver *stream,
+static bool take_state(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now)
 {
-	uint32_t d = datagram->number - (uint32_t)stream->consumed;
-	uint64_t next = stream->consumed + d;
+	uint32_t d = datagram->number - (uint32_t)receiver->consumed;
+	uint64_t next = receiver->consumed + d;
 	/* A STATE must count all delivered segments, and none after the end. */
-	bool possible = d <= receiver_window(stream) &&
-	    next - stream->consumed >= stream->expected - stream->consumed &&
-	    !(stream->ended &&
-		next - stream->consumed > stream->end - stream->consumed);
+	bool possible = d <= receiver_window(receiver) &&
+	    next - receiver->consumed >=
+		receiver->expected - receiver->consumed &&
+	    !(receiver->ended &&
+		next - receiver->consumed > receiver->end - receiver->consumed);
 
 	if (!possible) {
-		stream->counts.outdated++;
+		receiver->counts.outdated++;
 		return false;
 	}
 	if (datagram->flags & DATAGRAM_ABORT) {
-		put_end_mark(stream, STREAM_ABORTED, FOOTER_FLAG_ABORT);
+		put_end_mark(receiver, RECEIVER_ABORTED, FOOTER_FLAG_ABORT);
 		return true;
 	}
-	if (datagram->flags & DATAGRAM_END && !stream->ended) {
-		if (next - stream->consumed <
-		    stream->known - stream->consumed) {
-			stream->counts.outdated++;
+	if (datagram->flags & DATAGRAM_END && !receiver->ended) {
+		if (next - receiver->consumed <
+		    receiver->known - receiver->consumed) {
+			receiver->counts.outdated++;
 			return false;
 		}
-		stream->ended = true;
-		stream->end = next;
-		stream->end_total = datagram->total;
+		receiver->ended = true;
+		receiver->end = next;
+		receiver->end_total = datagram->total;
 	}
-	learn(stream, next, now);
-	return dfi__multicast_receiver_deliver(stream);
+	learn(receiver, next, now);
+	return dfi__multicast_receiver_deliver(receiver);
 }
 
-bool dfi__multicast_receiver_receive(struct multicast_receiver *stream,
+bool dfi__multicast_receiver_receive(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now)
 {
 	bool fresh = false;
 
-	if (datagram->source != stream->config.source)
+	if (datagram->source != receiver->config.source)
 		return false;
-	look_at_reader(stream);
+	look_at_reader(receiver);
 	if (datagram->type == DATAGRAM_DATA) {
-		if (!receiver_is_over(stream))
-			fresh = take_data(stream, datagram, now);
+		if (!receiver_is_over(receiver))
+			fresh = take_data(receiver, datagram, now);
 		else
-			stream->counts.repeated++;
+			receiver->counts.repeated++;
 	} else if (datagram->type == DATAGRAM_STATE) {
-		stream->counts.states++;
-		if (!receiver_is_over(stream))
-			fresh = take_state(stream, datagram, now);
+		receiver->counts.states++;
+		if (!receiver_is_over(receiver))
+			fresh = take_state(receiver, datagram, now);
 		/* After a close, the registry tells the source. */
-		if (!stream->closed)
-			dfi__multicast_receiver_report(stream, now);
+		if (!receiver->closed)
+			dfi__multicast_receiver_report(receiver, now);
 	} else if (datagram->type == DATAGRAM_PLACE &&
-	    !receiver_is_over(stream)) {
+	    !receiver_is_over(receiver)) {
 		fresh = dfi__multicast_receiver_take_places(
-		    stream, datagram, now);
+		    receiver, datagram, now);
 	}
-	return dfi__multicast_receiver_progress(stream, now) || fresh;
+	return dfi__multicast_receiver_progress(receiver, now) || fresh;
 }
 
 /* T5: whether there is credit, or a cancellation, to report. */
-static bool has_news(const struct multicast_receiver *stream)
+static bool has_news(const struct multicast_receiver *receiver)
 {
-	if (stream->closed)
+	if (receiver->closed)
 		return false;
-	if (stream->state == STREAM_WHOLE && !stream->says_done)
+	if (receiver->state == RECEIVER_WHOLE && !receiver->says_done)
 		return true;
-	if (stream->cancelled)
-		return !stream->says_cancelled;
-	return stream->consumed - stream->reported >=
-	    credit_batch(&stream->config.flow.geometry);
+	if (receiver->cancelled)
+		return !receiver->says_cancelled;
+	return receiver->consumed - receiver->reported >=
+	    credit_batch(&receiver->config.flow.geometry);
 }
 
 bool dfi__multicast_receiver_progress(
-    struct multicast_receiver *stream, int64_t now)
+    struct multicast_receiver *receiver, int64_t now)
 {
 	bool fresh = false, asks = false;
 
-	look_at_reader(stream);
-	if (!receiver_is_over(stream) && stream->due <= now) {
-		fresh = stream->config.notify &&
-		    dfi__multicast_receiver_give_up(stream, now);
-		asks = receiver_may_ask(stream) && stream->due <= now;
+	look_at_reader(receiver);
+	if (!receiver_is_over(receiver) && receiver->due <= now) {
+		fresh = receiver->config.notify &&
+		    dfi__multicast_receiver_give_up(receiver, now);
+		asks = receiver_may_ask(receiver) && receiver->due <= now;
 	}
-	if (asks || has_news(stream))
-		dfi__multicast_receiver_report(stream, now);
-	if (!stream->state && stream->cut_at <= now &&
-	    !dfi__multicast_receiver_has_to_tell(stream)) {
-		stream->state = STREAM_CUT;
+	if (asks || has_news(receiver))
+		dfi__multicast_receiver_report(receiver, now);
+	if (!receiver->state && receiver->cut_at <= now &&
+	    !dfi__multicast_receiver_has_to_tell(receiver)) {
+		receiver->state = RECEIVER_CUT;
 		fresh = true;
 	}
 	return fresh;
 }
 
 void dfi__multicast_receiver_source_gone(
-    struct multicast_receiver *stream, int64_t now)
+    struct multicast_receiver *receiver, int64_t now)
 {
-	if (stream->cut_at == DEADLINE_NEVER)
-		stream->cut_at = now + receiver_gap_ns(stream);
+	if (receiver->cut_at == DEADLINE_NEVER)
+		receiver->cut_at = now + receiver_gap_ns(receiver);
 }
 
-int64_t dfi__multicast_receiver_due(const struct multicast_receiver *stream)
+int64_t dfi__multicast_receiver_due(const struct multicast_receiver *receiver)
 {
-	int64_t due = receiver_is_over(stream) ? DEADLINE_NEVER : stream->due;
+	int64_t due = receiver_is_over(receiver) ? DEADLINE_NEVER
+						 : receiver->due;
 
-	if (!stream->state && stream->cut_at < due &&
-	    !dfi__multicast_receiver_has_to_tell(stream))
-		due = stream->cut_at;
+	if (!receiver->state && receiver->cut_at < due &&
+	    !dfi__multicast_receiver_has_to_tell(receiver))
+		due = receiver->cut_at;
 	return due;
 }

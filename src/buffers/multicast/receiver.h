@@ -12,7 +12,7 @@
  * be lossy (reader.h). In an ordered flow the slot's header then has the gap's
  * position, for which the receiver asks the source first (O5).
  *
- * One thread at a time makes calls on a stream. Another thread may use the
+ * One thread at a time calls a receiver. Another thread may use the
  * reader meanwhile. All times are of one monotonic clock, in nanoseconds. Where
  * a call returns true, the ring has something new: wake its reader.
  */
@@ -24,12 +24,12 @@
 #include "datagram.h"
 
 /*
- * The receiver asks for a gap when STREAM_OVERTAKEN later segments have
+ * The receiver asks for a gap when RECEIVER_OVERTAKEN later segments have
  * arrived, or after gap_timeout; few networks reorder that much. It asks again
- * after twice the time, up to STREAM_ASK_MAX_NS.
+ * after twice the time, up to RECEIVER_ASK_MAX_NS.
  */
-#define STREAM_OVERTAKEN 5
-#define STREAM_ASK_MAX_NS INT64_C(500000000)
+#define RECEIVER_OVERTAKEN 5
+#define RECEIVER_ASK_MAX_NS INT64_C(500000000)
 
 struct multicast_receiver_config {
 	struct datagram_port port;
@@ -42,11 +42,11 @@ struct multicast_receiver_config {
 	uint64_t start;           /* number of the first segment */
 };
 
-enum stream_state {
-	STREAM_OPEN = 0,
-	STREAM_WHOLE,   /* the ring has all segments and the end mark */
-	STREAM_ABORTED, /* the source has aborted, as has the end mark */
-	STREAM_CUT,     /* the source is gone before the stream was whole */
+enum receiver_state {
+	RECEIVER_OPEN = 0,
+	RECEIVER_WHOLE,   /* the ring has all segments and the end mark */
+	RECEIVER_ABORTED, /* the source has aborted, as has the end mark */
+	RECEIVER_CUT,     /* the source is gone before the stream was whole */
 };
 
 struct multicast_receiver_counts {
@@ -62,7 +62,7 @@ struct multicast_receiver_counts {
 };
 
 /* The state of the number that a slot stands for; see receiver.c. */
-struct stream_slot {
+struct receiver_slot {
 	int64_t due; /* of a gap: when to tell the reader or ask the source */
 	int64_t lost_at;  /* earliest time to tell the reader of a gap */
 	uint32_t used;    /* bytes of a held segment; 0: not held */
@@ -74,11 +74,11 @@ struct stream_slot {
 struct multicast_receiver {
 	struct multicast_receiver_config config;
 	char *slots;
-	struct stream_slot *held; /* one for each slot */
-	uint64_t consumed;        /* the reader's last consumed count */
-	uint64_t reported;        /* the consumed count reported last */
-	uint64_t expected;        /* number of the next segment to publish */
-	uint32_t slot;            /* the slot of segment expected */
+	struct receiver_slot *held; /* one for each slot */
+	uint64_t consumed;          /* the reader's last consumed count */
+	uint64_t reported;          /* the consumed count reported last */
+	uint64_t expected;          /* number of the next segment to publish */
+	uint32_t slot;              /* the slot of segment expected */
 	uint64_t known;     /* number after the last segment known to be sent */
 	uint64_t n_gaps;    /* missing numbers below known */
 	uint64_t overtaken; /* gaps below this number were overtaken already */
@@ -86,7 +86,7 @@ struct multicast_receiver {
 	bool ended;         /* the end is known; then: */
 	uint64_t end;       /* number after the last segment */
 	uint64_t end_total; /* tuples */
-	enum stream_state state;
+	enum receiver_state state;
 	bool cancelled;      /* the reader takes no more */
 	bool closed;         /* the reader has closed */
 	bool says_cancelled; /* a REPORT has the cancellation */
@@ -99,12 +99,12 @@ struct multicast_receiver {
  * Begin a stream. dfi__reader_init() has initialised its ring with number
  * start. -ENOMEM.
  */
-int dfi__multicast_receiver_init(struct multicast_receiver *stream,
+int dfi__multicast_receiver_init(struct multicast_receiver *receiver,
     const struct multicast_receiver_config *config);
-void dfi__multicast_receiver_free(struct multicast_receiver *stream);
+void dfi__multicast_receiver_free(struct multicast_receiver *receiver);
 
 /* Take DATA, STATE or PLACE of this stream (T1 to T3, O5). */
-bool dfi__multicast_receiver_receive(struct multicast_receiver *stream,
+bool dfi__multicast_receiver_receive(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now);
 
 /*
@@ -114,19 +114,19 @@ bool dfi__multicast_receiver_receive(struct multicast_receiver *stream,
  * arrived: they may fill the gaps.
  */
 bool dfi__multicast_receiver_progress(
-    struct multicast_receiver *stream, int64_t now);
+    struct multicast_receiver *receiver, int64_t now);
 
 /*
  * The registry says that the source is gone, so it sends nothing more. If the
- * stream is not whole after gap_timeout, it becomes STREAM_CUT.
+ * stream is not whole after gap_timeout, it becomes RECEIVER_CUT.
  */
 void dfi__multicast_receiver_source_gone(
-    struct multicast_receiver *stream, int64_t now);
+    struct multicast_receiver *receiver, int64_t now);
 
 /*
  * The latest time for the next dfi__multicast_receiver_progress(), or
  * DEADLINE_NEVER.
  */
-int64_t dfi__multicast_receiver_due(const struct multicast_receiver *stream);
+int64_t dfi__multicast_receiver_due(const struct multicast_receiver *receiver);
 
 #endif

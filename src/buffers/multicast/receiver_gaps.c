@@ -9,59 +9,60 @@
 
 /* T4, with notify: whether a number has not arrived in time. */
 static bool is_lost(
-    const struct multicast_receiver *stream, uint64_t number, int64_t now)
+    const struct multicast_receiver *receiver, uint64_t number, int64_t now)
 {
-	const struct stream_slot *held = receiver_held_of(stream, number);
+	const struct receiver_slot *held = receiver_held_of(receiver, number);
 
 	return !held->used && held->lost_at <= now &&
-	    (held->placed || !receiver_needs_places(stream));
+	    (held->placed || !receiver_needs_places(receiver));
 }
 
 /* How many numbers from expected on are lost and form one gap. */
-static uint32_t count_lost(const struct multicast_receiver *stream, int64_t now)
+static uint32_t count_lost(
+    const struct multicast_receiver *receiver, int64_t now)
 {
-	uint64_t number = stream->expected;
+	uint64_t number = receiver->expected;
 	uint32_t n;
 
-	for (n = 0; number + n != stream->known; n++)
-		if (!is_lost(stream, number + n, now) ||
-		    (n && receiver_needs_places(stream) &&
-			*receiver_place_of(stream, number + n) !=
-			    *receiver_place_of(stream, number) + n))
+	for (n = 0; number + n != receiver->known; n++)
+		if (!is_lost(receiver, number + n, now) ||
+		    (n && receiver_needs_places(receiver) &&
+			*receiver_place_of(receiver, number + n) !=
+			    *receiver_place_of(receiver, number) + n))
 			break;
 	return n;
 }
 
 /* Tell the reader of the first gaps. true: there was one. */
-static bool tell(struct multicast_receiver *stream, int64_t now)
+static bool tell(struct multicast_receiver *receiver, int64_t now)
 {
 	struct segment_footer *footer;
 	bool fresh = false;
 	uint32_t n;
 
 	for (;;) {
-		n = count_lost(stream, now);
+		n = count_lost(receiver, now);
 		if (!n)
 			break;
-		footer = receiver_footer_of(stream, stream->slot);
+		footer = receiver_footer_of(receiver, receiver->slot);
 		atomic_set(&footer->total, 0);
-		receiver_publish(stream,
-		    footer_state(stream->expected, n, FOOTER_FLAG_LOST), n);
-		stream->n_gaps -= n;
-		stream->counts.gaps++;
-		stream->counts.lost += n;
+		receiver_publish(receiver,
+		    footer_state(receiver->expected, n, FOOTER_FLAG_LOST), n);
+		receiver->n_gaps -= n;
+		receiver->counts.gaps++;
+		receiver->counts.lost += n;
 		fresh = true;
-		dfi__multicast_receiver_deliver(stream);
+		dfi__multicast_receiver_deliver(receiver);
 	}
 	return fresh;
 }
 
 bool dfi__multicast_receiver_give_up(
-    struct multicast_receiver *stream, int64_t now)
+    struct multicast_receiver *receiver, int64_t now)
 {
-	bool fresh = tell(stream, now);
+	bool fresh = tell(receiver, now);
 
-	dfi__multicast_receiver_find_due(stream);
+	dfi__multicast_receiver_find_due(receiver);
 	return fresh;
 }
 
@@ -70,52 +71,54 @@ bool dfi__multicast_receiver_give_up(
  * late: the receiver asks only for positions of gaps.
  */
 static bool lacks_place(
-    const struct multicast_receiver *stream, uint64_t number)
+    const struct multicast_receiver *receiver, uint64_t number)
 {
-	return number - stream->expected < stream->known - stream->expected &&
-	    !receiver_held_of(stream, number)->used &&
-	    !receiver_held_of(stream, number)->placed;
+	return number - receiver->expected <
+	    receiver->known - receiver->expected &&
+	    !receiver_held_of(receiver, number)->used &&
+	    !receiver_held_of(receiver, number)->placed;
 }
 
-bool dfi__multicast_receiver_take_places(struct multicast_receiver *stream,
+bool dfi__multicast_receiver_take_places(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now)
 {
 	/* The reader may have consumed some of them meanwhile. */
-	uint64_t first = stream->consumed +
-	    (uint64_t)(int32_t)(datagram->number - (uint32_t)stream->consumed);
-	int64_t due = stream->due;
-	struct stream_slot *held;
+	uint64_t first = receiver->consumed +
+	    (uint64_t)(int32_t)(datagram->number -
+		(uint32_t)receiver->consumed);
+	int64_t due = receiver->due;
+	struct receiver_slot *held;
 	bool fresh;
 	uint32_t i;
 
 	for (i = 0; i < datagram->count; i++) {
-		if (!receiver_needs_places(stream) ||
-		    !lacks_place(stream, first + i)) {
-			stream->counts.repeated++;
+		if (!receiver_needs_places(receiver) ||
+		    !lacks_place(receiver, first + i)) {
+			receiver->counts.repeated++;
 			continue;
 		}
-		held = receiver_held_of(stream, first + i);
-		*receiver_place_of(stream, first + i) = datagram->place + i;
+		held = receiver_held_of(receiver, first + i);
+		*receiver_place_of(receiver, first + i) = datagram->place + i;
 		held->placed = true;
 		held->due = held->lost_at;
 	}
-	fresh = receiver_needs_places(stream) && tell(stream, now);
+	fresh = receiver_needs_places(receiver) && tell(receiver, now);
 	/*
 	 * No remaining gap is due before that time, except the first one if it
 	 * has its position now. The time may be too early. That costs less than
 	 * a search of all gaps for each answer.
 	 */
-	if (!stream->state) {
-		stream->due = stream->n_gaps ? due : DEADLINE_NEVER;
-		receiver_see_to_first(stream);
+	if (!receiver->state) {
+		receiver->due = receiver->n_gaps ? due : DEADLINE_NEVER;
+		receiver_see_to_first(receiver);
 	}
 	return fresh;
 }
 
 bool dfi__multicast_receiver_has_to_tell(
-    const struct multicast_receiver *stream)
+    const struct multicast_receiver *receiver)
 {
-	return stream->config.notify && stream->n_gaps &&
-	    (!receiver_needs_places(stream) ||
-		receiver_held_of(stream, stream->expected)->placed);
+	return receiver->config.notify && receiver->n_gaps &&
+	    (!receiver_needs_places(receiver) ||
+		receiver_held_of(receiver, receiver->expected)->placed);
 }

@@ -13,48 +13,48 @@
 /*
  * Whether a source has used this stream before. A new source would continue it.
  */
-static bool is_used(const struct multicast_receiver *stream)
+static bool is_used(const struct multicast_receiver *receiver)
 {
-	return stream->known != stream->config.start || stream->ended ||
-	    stream->state;
+	return receiver->known != receiver->config.start || receiver->ended ||
+	    receiver->state;
 }
 
 /* true: it was sent. report->missing has the segments to ask for. */
 static bool send_report(
-    struct multicast_receiver *stream, struct datagram *report)
+    struct multicast_receiver *receiver, struct datagram *report)
 {
-	const struct datagram_port *port = &stream->config.port;
-	bool done = stream->state == STREAM_WHOLE;
+	const struct datagram_port *port = &receiver->config.port;
+	bool done = receiver->state == RECEIVER_WHOLE;
 	char header[DATAGRAM_HEADER_MAX];
 	size_t size;
 
 	report->type = DATAGRAM_REPORT;
-	report->source = stream->config.source;
-	report->target = stream->config.target;
-	report->number = (uint32_t)stream->consumed;
+	report->source = receiver->config.source;
+	report->target = receiver->config.target;
+	report->number = (uint32_t)receiver->consumed;
 	report->flags = (uint8_t)((done ? DATAGRAM_DONE : 0) |
-	    (stream->cancelled ? DATAGRAM_CANCELLED : 0) |
-	    (is_used(stream) ? DATAGRAM_USED : 0));
-	size = dfi__datagram_encode(&stream->config.flow, report, header);
+	    (receiver->cancelled ? DATAGRAM_CANCELLED : 0) |
+	    (is_used(receiver) ? DATAGRAM_USED : 0));
+	size = dfi__datagram_encode(&receiver->config.flow, report, header);
 	if (port->send(
-		port->arg, stream->config.source, header, size, NULL, 0) < 0)
+		port->arg, receiver->config.source, header, size, NULL, 0) < 0)
 		return false;
-	stream->reported = stream->consumed;
-	stream->says_done = done;
-	stream->says_cancelled = stream->cancelled;
-	stream->counts.reports++;
+	receiver->reported = receiver->consumed;
+	receiver->says_done = done;
+	receiver->says_cancelled = receiver->cancelled;
+	receiver->counts.reports++;
 	return true;
 }
 
 /* The time until the receiver asks again. It grows with each attempt. */
 static int64_t ask_again_ns(
-    const struct multicast_receiver *stream, uint32_t n_asked)
+    const struct multicast_receiver *receiver, uint32_t n_asked)
 {
 	uint32_t shift = n_asked < ASK_SHIFT_MAX ? n_asked : ASK_SHIFT_MAX;
-	int64_t gap = receiver_gap_ns(stream), again = gap << shift;
+	int64_t gap = receiver_gap_ns(receiver), again = gap << shift;
 
-	if (again > STREAM_ASK_MAX_NS)
-		again = STREAM_ASK_MAX_NS;
+	if (again > RECEIVER_ASK_MAX_NS)
+		again = RECEIVER_ASK_MAX_NS;
 	return again > gap ? again : gap;
 }
 
@@ -62,24 +62,24 @@ static int64_t ask_again_ns(
  * A gap whose position is known waits only for the gaps and segments before it.
  */
 static bool waits_for_others(
-    const struct multicast_receiver *stream, uint64_t number)
+    const struct multicast_receiver *receiver, uint64_t number)
 {
-	return receiver_held_of(stream, number)->placed &&
-	    number != stream->expected;
+	return receiver_held_of(receiver, number)->placed &&
+	    number != receiver->expected;
 }
 
-void dfi__multicast_receiver_find_due(struct multicast_receiver *stream)
+void dfi__multicast_receiver_find_due(struct multicast_receiver *receiver)
 {
-	const struct stream_slot *held;
+	const struct receiver_slot *held;
 	uint64_t number;
 
-	stream->due = DEADLINE_NEVER;
-	for (number = stream->expected;
-	     stream->n_gaps && number != stream->known; number++) {
-		held = receiver_held_of(stream, number);
-		if (!held->used && held->due < stream->due &&
-		    !waits_for_others(stream, number))
-			stream->due = held->due;
+	receiver->due = DEADLINE_NEVER;
+	for (number = receiver->expected;
+	     receiver->n_gaps && number != receiver->known; number++) {
+		held = receiver_held_of(receiver, number);
+		if (!held->used && held->due < receiver->due &&
+		    !waits_for_others(receiver, number))
+			receiver->due = held->due;
 	}
 }
 
@@ -102,26 +102,26 @@ static bool add_missing(struct datagram *report, uint32_t number)
 }
 
 void dfi__multicast_receiver_report(
-    struct multicast_receiver *stream, int64_t now)
+    struct multicast_receiver *receiver, int64_t now)
 {
 	struct datagram datagram = { .n_missing = 0 };
-	struct stream_slot *held;
+	struct receiver_slot *held;
 	uint64_t number;
-	bool asks = stream->due <= now && receiver_may_ask(stream) &&
-	    !receiver_is_over(stream);
+	bool asks = receiver->due <= now && receiver_may_ask(receiver) &&
+	    !receiver_is_over(receiver);
 
-	for (number = stream->expected; asks && number != stream->known;
+	for (number = receiver->expected; asks && number != receiver->known;
 	     number++) {
-		held = receiver_held_of(stream, number);
+		held = receiver_held_of(receiver, number);
 		if (held->used || held->placed || held->due > now)
 			continue;
 		if (!add_missing(&datagram, (uint32_t)number))
 			break;
 		held->n_asked++;
-		held->due = now + ask_again_ns(stream, held->n_asked - 1);
-		stream->counts.asked++;
+		held->due = now + ask_again_ns(receiver, held->n_asked - 1);
+		receiver->counts.asked++;
 	}
-	(void)send_report(stream, &datagram);
+	(void)send_report(receiver, &datagram);
 	if (asks)
-		dfi__multicast_receiver_find_due(stream);
+		dfi__multicast_receiver_find_due(receiver);
 }

@@ -26,7 +26,7 @@ static void receive(
 
 	/* The parser has checked the index of the source. */
 	end->fresh |= dfi__multicast_receiver_receive(
-	    &target->streams[datagram->source], datagram, now);
+	    &target->receivers[datagram->source], datagram, now);
 }
 
 /* Tell the ring's reader that nothing more arrives. */
@@ -49,15 +49,15 @@ static int64_t step(struct multicast_end *end, int64_t now)
 {
 	struct receiver_ring *target = target_of(end);
 	int64_t due, first = DEADLINE_NEVER;
-	struct multicast_receiver *stream;
+	struct multicast_receiver *receiver;
 	uint32_t i;
 
-	for (i = 0; i < target->n_streams; i++) {
-		stream = &target->streams[i];
-		end->fresh |= dfi__multicast_receiver_progress(stream, now);
-		if (stream->state == STREAM_CUT)
+	for (i = 0; i < target->n_receivers; i++) {
+		receiver = &target->receivers[i];
+		end->fresh |= dfi__multicast_receiver_progress(receiver, now);
+		if (receiver->state == RECEIVER_CUT)
 			lose(target, i);
-		due = dfi__multicast_receiver_due(stream);
+		due = dfi__multicast_receiver_due(receiver);
 		if (due < first)
 			first = due;
 	}
@@ -69,8 +69,8 @@ static void fail(struct multicast_end *end)
 	struct receiver_ring *target = target_of(end);
 	uint32_t i;
 
-	for (i = 0; i < target->n_streams; i++)
-		if (target->streams[i].state == STREAM_OPEN)
+	for (i = 0; i < target->n_receivers; i++)
+		if (target->receivers[i].state == RECEIVER_OPEN)
 			lose(target, i);
 }
 
@@ -106,9 +106,9 @@ static void free_target(struct receiver_ring *target)
 	uint32_t i;
 
 	dfi__multicast_end_close(&target->end);
-	for (i = 0; target->streams && i < target->n_streams; i++)
-		dfi__multicast_receiver_free(&target->streams[i]);
-	free(target->streams);
+	for (i = 0; target->receivers && i < target->n_receivers; i++)
+		dfi__multicast_receiver_free(&target->receivers[i]);
+	free(target->receivers);
 	free(target->lost);
 	free(target->looked);
 	free(target);
@@ -221,12 +221,12 @@ static const struct transport_ops export_ops = {
 
 /* ---- Opening and closing ----------------------------------------------- */
 
-static int create_streams(struct receiver_ring *target,
+static int create_receivers(struct receiver_ring *target,
     const struct multicast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, uint64_t start)
 {
 	const struct ring_geometry *g = &config->flow.geometry;
-	struct multicast_receiver_config stream = {
+	struct multicast_receiver_config receiver = {
 		.port = { .send = dfi__multicast_end_send,
 		    .arg = &target->end },
 		.flow = config->flow,
@@ -238,23 +238,24 @@ static int create_streams(struct receiver_ring *target,
 	uint32_t i;
 	int ret = 0;
 
-	target->streams = calloc(
-	    config->flow.n_sources, sizeof(target->streams[0]));
+	target->receivers = calloc(
+	    config->flow.n_sources, sizeof(target->receivers[0]));
 	target->lost = calloc(config->flow.n_sources, sizeof(target->lost[0]));
 	target->looked = calloc(
 	    config->flow.n_sources, sizeof(target->looked[0]));
-	if (!target->streams || !target->lost || !target->looked)
-		return dfi__fail(-ENOMEM, "no memory for %u streams",
+	if (!target->receivers || !target->lost || !target->looked)
+		return dfi__fail(-ENOMEM,
+		    "no memory to receive from %u sources",
 		    config->flow.n_sources);
-	target->n_streams = config->flow.n_sources;
+	target->n_receivers = config->flow.n_sources;
 	target->credit_batch = credit_batch(g);
-	for (i = 0; !ret && i < target->n_streams; i++) {
+	for (i = 0; !ret && i < target->n_receivers; i++) {
 		target->looked[i] = start;
-		stream.source = i;
-		stream.ring = (struct ring_header *)(void
+		receiver.source = i;
+		receiver.ring = (struct ring_header *)(void
 			*)((char *)target->region->base + ring_offset(g, i));
 		ret = dfi__multicast_receiver_init(
-		    &target->streams[i], &stream);
+		    &target->receivers[i], &receiver);
 	}
 	return ret;
 }
@@ -277,7 +278,7 @@ int dfi__receiver_ring_open(struct receiver_ring **out,
 	target->transport.ops = &export_ops;
 	target->export.transport = &target->transport;
 	target->region = region;
-	ret = create_streams(target, config, index, gap_us, notify, start);
+	ret = create_receivers(target, config, index, gap_us, notify, start);
 	if (!ret)
 		ret = dfi__multicast_end_open(
 		    &target->end, &protocol, &whole, deadline);
@@ -304,7 +305,7 @@ void dfi__receiver_ring_source_gone(
 
 	dfi__multicast_end_lock(end);
 	dfi__multicast_receiver_source_gone(
-	    &target->streams[source], clock_now_ns());
+	    &target->receivers[source], clock_now_ns());
 	dfi__multicast_end_step(end);
 	dfi__multicast_end_unlock(end);
 }

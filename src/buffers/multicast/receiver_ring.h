@@ -17,8 +17,8 @@ struct receiver_ring {
 	struct transport transport;
 	struct export export;
 	struct region *region;
-	uint32_t n_streams;
-	struct multicast_receiver *streams;
+	uint32_t n_receivers;
+	struct multicast_receiver *receivers;
 	_Atomic bool *lost; /* for each stream: its ring gets nothing more */
 	/* For the owner: the consumed count of each stream at the last look. */
 	uint64_t *looked;

@@ -11,7 +11,7 @@
  * segment (S1) only when every target has given back the slot's previous
  * segment or has left.
  *
- * One thread at a time makes calls on a stream. Another thread may use the
+ * One thread at a time calls a sender. Another thread may use the
  * writer meanwhile. All times are of one monotonic clock, in nanoseconds.
  */
 #ifndef DFI_BUFFERS_MULTICAST_SENDER_H
@@ -22,7 +22,7 @@
 #include "datagram.h"
 
 /* The longest time between two signs of life of a source that waits. */
-#define STREAM_PROBE_MAX_NS INT64_C(500000000)
+#define SENDER_PROBE_MAX_NS INT64_C(500000000)
 
 struct multicast_sender_config {
 	struct datagram_port port;
@@ -36,17 +36,17 @@ struct multicast_sender_config {
 };
 
 /* Why a source expects nothing more of a target. */
-enum stream_over {
-	STREAM_DONE = 1,  /* the target has the whole stream */
-	STREAM_CANCELLED, /* the target takes no more */
-	STREAM_GONE,      /* the target has left or died */
+enum multicast_over {
+	MULTICAST_DONE = 1,  /* the target has the whole stream */
+	MULTICAST_CANCELLED, /* the target takes no more */
+	MULTICAST_GONE,      /* the target has left or died */
 };
 
 /* A target as its source sees it. */
-struct stream_peer {
+struct sender_peer {
 	struct ring_credit *credit; /* the source's writer reads it */
 	uint64_t consumed;
-	enum stream_over over; /* 0: the target still receives */
+	enum multicast_over over; /* 0: the target still receives */
 };
 
 struct multicast_sender_counts {
@@ -61,7 +61,7 @@ struct multicast_sender_counts {
 
 struct multicast_sender {
 	struct multicast_sender_config config;
-	struct stream_peer *peers; /* one for each target */
+	struct sender_peer *peers; /* one for each target */
 	uint64_t next;             /* number after the last segment sent */
 	uint32_t slot;             /* the slot of segment next */
 	uint64_t total;            /* tuples sent */
@@ -78,26 +78,26 @@ struct multicast_sender {
  * Begin a stream. The slots are those of a ring whose first segment has number
  * start; dfi__reader_init() has initialised them. -ENOMEM.
  */
-int dfi__multicast_sender_init(struct multicast_sender *stream,
+int dfi__multicast_sender_init(struct multicast_sender *sender,
     const struct multicast_sender_config *config);
-void dfi__multicast_sender_free(struct multicast_sender *stream);
+void dfi__multicast_sender_free(struct multicast_sender *sender);
 
 /*
  * Write a target's credit into this ring header, whose ring begins with the
  * same number. Call it before all other calls about the target. credit.closed
  * becomes RING_CANCELLED when the target cancels.
  */
-void dfi__multicast_sender_attach(struct multicast_sender *stream,
+void dfi__multicast_sender_attach(struct multicast_sender *sender,
     uint32_t target, struct ring_credit *credit);
 
 /*
  * Send new segments, as many as the port has room for, and probe when it is
  * time (S3). Call it when the writer has published, when
- * dfi__multicast_sender_due() says, and, if stream->stuck, when the port has
+ * dfi__multicast_sender_due() says, and, if sender->stuck, when the port has
  * room. 0, or the port's permanent error, on every call.
  */
 int dfi__multicast_sender_progress(
-    struct multicast_sender *stream, int64_t now);
+    struct multicast_sender *sender, int64_t now);
 
 /*
  * Take a REPORT about this stream (S2). Send again the segments that the target
@@ -105,7 +105,7 @@ int dfi__multicast_sender_progress(
  * or ends the target, so the caller may wake the writer's owner.
  */
 bool dfi__multicast_sender_receive(
-    struct multicast_sender *stream, const struct datagram *report);
+    struct multicast_sender *sender, const struct datagram *report);
 
 /*
  * The writer publishes nothing more. flag is FOOTER_FLAG_END (S4) or
@@ -114,7 +114,7 @@ bool dfi__multicast_sender_receive(
  * dfi__multicast_sender_progress().
  */
 int dfi__multicast_sender_end(
-    struct multicast_sender *stream, uint64_t flag, int64_t now);
+    struct multicast_sender *sender, uint64_t flag, int64_t now);
 
 /*
  * The registry says that a target is over (S5). Call it before the writer
@@ -122,15 +122,15 @@ int dfi__multicast_sender_end(
  * that the target has not given back.
  */
 void dfi__multicast_sender_leave(
-    struct multicast_sender *stream, uint32_t target, enum stream_over over);
+    struct multicast_sender *sender, uint32_t target, enum multicast_over over);
 
 /* Whether all targets are over. */
-bool dfi__multicast_sender_is_over(const struct multicast_sender *stream);
+bool dfi__multicast_sender_is_over(const struct multicast_sender *sender);
 
 /*
  * The latest time for the next dfi__multicast_sender_progress(), or
  * DEADLINE_NEVER.
  */
-int64_t dfi__multicast_sender_due(const struct multicast_sender *stream);
+int64_t dfi__multicast_sender_due(const struct multicast_sender *sender);
 
 #endif

@@ -26,30 +26,30 @@ static void receive(
     struct multicast_end *end, const struct datagram *datagram, int64_t now)
 {
 	struct sender_ring *source = source_of(end);
-	struct multicast_sender *stream = &source->stream;
+	struct multicast_sender *sender = &source->sender;
 
 	(void)now;
 	if (datagram->type != DATAGRAM_REPORT ||
-	    datagram->source != stream->config.source)
+	    datagram->source != sender->config.source)
 		return;
 	if (!source->remotes[datagram->target].heard) {
 		source->remotes[datagram->target].heard = true;
-		source->used |= stream->next == stream->config.start &&
+		source->used |= sender->next == sender->config.start &&
 		    datagram->flags & DATAGRAM_USED;
 		end->fresh = true;
 	}
-	end->fresh |= dfi__multicast_sender_receive(stream, datagram);
+	end->fresh |= dfi__multicast_sender_receive(sender, datagram);
 }
 
 static int64_t step(struct multicast_end *end, int64_t now)
 {
-	struct multicast_sender *stream = &source_of(end)->stream;
+	struct multicast_sender *sender = &source_of(end)->sender;
 	int64_t due;
 
 	/* The multicast end has noted the error of the datagram endpoint. */
-	(void)dfi__multicast_sender_progress(stream, now);
-	due = dfi__multicast_sender_due(stream);
-	return stream->stuck && now + STUCK_NS < due ? now + STUCK_NS : due;
+	(void)dfi__multicast_sender_progress(sender, now);
+	due = dfi__multicast_sender_due(sender);
+	return sender->stuck && now + STUCK_NS < due ? now + STUCK_NS : due;
 }
 
 static void fail(struct multicast_end *end)
@@ -104,9 +104,9 @@ static int ring_write(
 	uint8_t ends = flag & FOOTER_FLAG_ABORT ? DATAGRAM_ABORT : DATAGRAM_END;
 
 	dfi__multicast_end_lock(&source->end);
-	if (source->stream.ends != ends) {
+	if (source->sender.ends != ends) {
 		(void)dfi__multicast_sender_end(
-		    &source->stream, flag, clock_now_ns());
+		    &source->sender, flag, clock_now_ns());
 		dfi__multicast_end_step(&source->end);
 	}
 	dfi__multicast_end_unlock(&source->end);
@@ -131,21 +131,21 @@ static int ring_drained(struct remote *remote)
 {
 	struct sender_ring *source = owner(remote);
 	const struct sender_remote *ring = (const struct sender_remote *)remote;
-	enum stream_over over;
+	enum multicast_over over;
 	uint8_t ends;
 
 	dfi__multicast_end_poll(&source->end);
 	dfi__multicast_end_lock(&source->end);
-	over = source->stream.peers[ring->target].over;
-	ends = source->stream.ends;
+	over = source->sender.peers[ring->target].over;
+	ends = source->sender.ends;
 	dfi__multicast_end_unlock(&source->end);
 	/* Targets do not answer ABORT. */
-	if (ends == DATAGRAM_ABORT || over == STREAM_DONE ||
-	    over == STREAM_CANCELLED)
+	if (ends == DATAGRAM_ABORT || over == MULTICAST_DONE ||
+	    over == MULTICAST_CANCELLED)
 		return 1;
 	if (has_failed(source))
 		return broken(source);
-	return over == STREAM_GONE
+	return over == MULTICAST_GONE
 	    ? dfi__fail(-ECONNRESET, "the target has left before the end")
 	    : 0;
 }
@@ -215,7 +215,7 @@ static int create_rings(struct sender_ring *source, uint32_t n)
 		return dfi__fail(
 		    -ENOMEM, "no memory for the credits of %u targets", n);
 	for (t = 0; t < n; t++) {
-		dfi__ring_header_init(&source->headers[t], source->stream.next);
+		dfi__ring_header_init(&source->headers[t], source->sender.next);
 		source->remotes[t] = (struct sender_remote){
 			.base = { .transport = &source->transport,
 			    .ring = (char *)&source->headers[t] },
@@ -223,7 +223,7 @@ static int create_rings(struct sender_ring *source, uint32_t n)
 			.target = t,
 		};
 		dfi__multicast_sender_attach(
-		    &source->stream, t, &source->headers[t].credit);
+		    &source->sender, t, &source->headers[t].credit);
 	}
 	return 0;
 }
@@ -234,7 +234,7 @@ int dfi__sender_ring_open(struct sender_ring *source,
     int64_t deadline)
 {
 	struct multicast_config whole = *config;
-	struct multicast_sender_config stream = {
+	struct multicast_sender_config sender = {
 		.port = { .send = dfi__multicast_end_send,
 		    .arg = &source->end },
 		.flow = config->flow,
@@ -256,7 +256,7 @@ int dfi__sender_ring_open(struct sender_ring *source,
 		.transport.ops = &ring_ops,
 		.shared_ring = shared_ring,
 	};
-	ret = dfi__multicast_sender_init(&source->stream, &stream);
+	ret = dfi__multicast_sender_init(&source->sender, &sender);
 	if (!ret)
 		ret = create_rings(source, whole.n_peers);
 	if (!ret)
@@ -279,7 +279,7 @@ void dfi__sender_ring_stop(struct sender_ring *source)
 void dfi__sender_ring_close(struct sender_ring *source)
 {
 	dfi__multicast_end_close(&source->end);
-	dfi__multicast_sender_free(&source->stream);
+	dfi__multicast_sender_free(&source->sender);
 	free(source->remotes);
 	free(source->headers);
 	source->remotes = NULL;
@@ -306,15 +306,15 @@ bool dfi__sender_ring_heard(struct sender_ring *source, uint32_t target)
 
 int dfi__sender_ring_greet(struct sender_ring *source)
 {
-	const struct multicast_sender *stream = &source->stream;
+	const struct multicast_sender *sender = &source->sender;
 	const struct datagram state = {
 		.type = DATAGRAM_STATE,
-		.source = stream->config.source,
-		.number = (uint32_t)stream->config.start,
+		.source = sender->config.source,
+		.number = (uint32_t)sender->config.start,
 	};
 	char header[DATAGRAM_HEADER_MAX];
 	size_t size = dfi__datagram_encode(
-	    &stream->config.flow, &state, header);
+	    &sender->config.flow, &state, header);
 	bool used;
 
 	dfi__multicast_end_lock(&source->end);
@@ -330,10 +330,10 @@ int dfi__sender_ring_greet(struct sender_ring *source)
 }
 
 void dfi__sender_ring_leave(
-    struct sender_ring *source, uint32_t target, enum stream_over over)
+    struct sender_ring *source, uint32_t target, enum multicast_over over)
 {
 	dfi__multicast_end_lock(&source->end);
-	dfi__multicast_sender_leave(&source->stream, target, over);
+	dfi__multicast_sender_leave(&source->sender, target, over);
 	dfi__multicast_end_step(&source->end);
 	dfi__multicast_end_unlock(&source->end);
 }

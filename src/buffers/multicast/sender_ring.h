@@ -27,7 +27,7 @@ struct sender_remote {
 struct sender_ring {
 	struct multicast_end end; /* first */
 	struct transport transport;
-	struct multicast_sender stream;
+	struct multicast_sender sender;
 	struct shared_ring *shared_ring;
 	struct ring_header *headers;
 	struct sender_remote *remotes;
@@ -74,6 +74,6 @@ bool dfi__sender_ring_heard(struct sender_ring *source, uint32_t target);
 
 /* As dfi__multicast_sender_leave(). */
 void dfi__sender_ring_leave(
-    struct sender_ring *source, uint32_t target, enum stream_over over);
+    struct sender_ring *source, uint32_t target, enum multicast_over over);
 
 #endif

@@ -100,7 +100,7 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 
 	if (source->multicast)
 		dfi__sender_ring_leave(
-		    source->multicast, target, STREAM_CANCELLED);
+		    source->multicast, target, MULTICAST_CANCELLED);
 	ring->cancelled = true;
 	ring->wanted = false;
 	ring->segment = NULL;

@@ -139,12 +139,12 @@ void dfi__source_multicast_look(struct dfi_source *source)
 		switch (peers_state(&source->targets, t)) {
 		case PEER_CANCELLED:
 			dfi__sender_ring_leave(
-			    source->multicast, t, STREAM_CANCELLED);
+			    source->multicast, t, MULTICAST_CANCELLED);
 			break;
 		case PEER_GONE:
 			dfi__sender_ring_leave(source->multicast, t,
-			    atomic_peek(&peer->done) ? STREAM_DONE
-						     : STREAM_GONE);
+			    atomic_peek(&peer->done) ? MULTICAST_DONE
+						     : MULTICAST_GONE);
 			break;
 		default:
 			break;
