@@ -49,7 +49,7 @@ struct multicast_attr {
 	void *arg;
 };
 
-struct multicast_port {
+struct multicast_endpoint {
 	const struct multicast_ops *ops;
 	struct multicast_address address;
 	uint32_t max_size;
@@ -61,13 +61,13 @@ struct multicast_peer;
 
 struct multicast_ops {
 	/* Leave the group. After it returns, ready() is not called any more. */
-	void (*close)(struct multicast_port *port);
+	void (*close)(struct multicast_endpoint *endpoint);
 
 	/*
 	 * Blocks until the network has found the neighbour. -EBADMSG: not an
 	 * address; -EHOSTUNREACH, -ENOMEM, -EIO.
 	 */
-	int (*peer_open)(struct multicast_port *port,
+	int (*peer_open)(struct multicast_endpoint *endpoint,
 	    const struct multicast_address *address,
 	    struct multicast_peer **peer);
 	void (*peer_close)(struct multicast_peer *peer);
@@ -80,28 +80,28 @@ struct multicast_ops {
 	 * -EAGAIN, without a text: too many are under way. -ECONNRESET, also
 	 * below: the endpoint is broken.
 	 */
-	int (*send)(struct multicast_port *port, struct multicast_peer *peer,
-	    const void *header, size_t header_size, const void *payload,
-	    size_t payload_size);
+	int (*send)(struct multicast_endpoint *endpoint,
+	    struct multicast_peer *peer, const void *header, size_t header_size,
+	    const void *payload, size_t payload_size);
 
 	/* Returns 1 if one more may be sent, else 0, or -ECONNRESET. */
-	int (*room)(struct multicast_port *port);
+	int (*room)(struct multicast_endpoint *endpoint);
 
 	/* Take all arrivals; returns their number, or -ECONNRESET. */
-	int (*progress)(struct multicast_port *port);
+	int (*progress)(struct multicast_endpoint *endpoint);
 
 	/*
 	 * Request one call of ready() when something arrives, or sending has
 	 * room again. It need not come for earlier arrivals, so call progress()
 	 * after arm(). A break of the endpoint also causes the call.
 	 */
-	void (*arm)(struct multicast_port *port);
+	void (*arm)(struct multicast_endpoint *endpoint);
 
 	/*
 	 * Request a call of ready() at a time of the monotonic clock;
 	 * DEADLINE_NEVER cancels the request. It replaces the previous request.
 	 */
-	void (*alarm)(struct multicast_port *port, int64_t at);
+	void (*alarm)(struct multicast_endpoint *endpoint, int64_t at);
 };
 
 /*

@@ -27,7 +27,7 @@
 struct dfi_device_info;
 struct loop;
 struct multicast_attr;
-struct multicast_port;
+struct multicast_endpoint;
 struct settings;
 
 /* Longest text form of an address, the end included. */
@@ -484,7 +484,7 @@ struct mcast_ops {
 	 */
 	int (*open)(struct transport *transport,
 	    const struct multicast_attr *attr, int64_t deadline,
-	    struct multicast_port **port);
+	    struct multicast_endpoint **endpoint);
 };
 
 /*

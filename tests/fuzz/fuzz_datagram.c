@@ -330,11 +330,11 @@ static void start(struct input *input)
 	for (i = 0; i < count; i++)
 		atomic_set(&own_footer(i)->state,
 		    footer_state(f.start - count + i, 0, 0));
-	source.port = (struct datagram_port){ source_sends, &f };
+	source.output = (struct datagram_output){ source_sends, &f };
 	source.flow = target.flow = f.flow;
 	source.slots = f.slots;
 	source.start = target.start = f.start;
-	target.port = (struct datagram_port){ target_sends, &f };
+	target.output = (struct datagram_output){ target_sends, &f };
 	target.notify = source.notify = flags & 2;
 	target.ring = (struct ring_header *)(void *)((char *)f.region.base +
 	    ring_offset(&f.flow.geometry, 0));

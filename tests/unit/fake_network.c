@@ -33,10 +33,10 @@ struct network {
 	struct loop *loop;
 };
 
-struct port {
-	struct multicast_port base;
+struct fake_endpoint {
+	struct multicast_endpoint base;
 	struct network *network;
-	struct port *next;
+	struct fake_endpoint *next;
 	struct multicast_attr attr;
 	char group[64];
 	uint64_t number;
@@ -65,46 +65,46 @@ struct words {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct port *ports;
+static struct fake_endpoint *endpoints;
 static struct words *all_words;
 static uint64_t n_opened;
 static bool is_cut;
 
 /* ---- Under the lock ---------------------------------------------------- */
 
-static void announce(struct port *port)
+static void announce(struct fake_endpoint *endpoint)
 {
-	if (port->armed || port->broken)
-		(void)eventfd_write(port->news, 1);
-	port->armed = false;
+	if (endpoint->armed || endpoint->broken)
+		(void)eventfd_write(endpoint->news, 1);
+	endpoint->armed = false;
 }
 
-static void arrive(struct port *port, const void *header, size_t header_size,
-    const void *payload, size_t payload_size)
+static void arrive(struct fake_endpoint *endpoint, const void *header,
+    size_t header_size, const void *payload, size_t payload_size)
 {
-	uint32_t at = (port->first + port->n) % port->attr.receives;
-	char *to = port->bytes + (size_t)at * port->attr.receive_size;
+	uint32_t at = (endpoint->first + endpoint->n) % endpoint->attr.receives;
+	char *to = endpoint->bytes + (size_t)at * endpoint->attr.receive_size;
 
-	if (is_cut || port->n == port->attr.receives ||
-	    header_size + payload_size > port->attr.receive_size)
+	if (is_cut || endpoint->n == endpoint->attr.receives ||
+	    header_size + payload_size > endpoint->attr.receive_size)
 		return;
 	memcpy(to, header, header_size);
 	if (payload_size)
 		memcpy(to + header_size, payload, payload_size);
-	port->sizes[at] = (uint32_t)(header_size + payload_size);
-	port->n++;
-	announce(port);
+	endpoint->sizes[at] = (uint32_t)(header_size + payload_size);
+	endpoint->n++;
+	announce(endpoint);
 }
 
-static bool is_for(const struct port *port, const struct port *from,
-    const struct multicast_peer *to)
+static bool is_for(const struct fake_endpoint *endpoint,
+    const struct fake_endpoint *from, const struct multicast_peer *to)
 {
-	if (port->attr.key != from->attr.key)
+	if (endpoint->attr.key != from->attr.key)
 		return false;
 	if (to)
-		return port->number == to->number;
-	return port != from && port->attr.member &&
-	    strcmp(port->group, from->group) == 0;
+		return endpoint->number == to->number;
+	return endpoint != from && endpoint->attr.member &&
+	    strcmp(endpoint->group, from->group) == 0;
 }
 
 void fake_network_cut(void)
@@ -116,12 +116,12 @@ void fake_network_cut(void)
 
 void fake_network_break(void)
 {
-	struct port *port;
+	struct fake_endpoint *endpoint;
 
 	pthread_mutex_lock(&lock);
-	for (port = ports; port; port = port->next) {
-		port->broken = true;
-		announce(port);
+	for (endpoint = endpoints; endpoint; endpoint = endpoint->next) {
+		endpoint->broken = true;
+		announce(endpoint);
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -133,98 +133,100 @@ static int broken(void)
 	return dfi__fail(-ECONNRESET, "the fake network is broken");
 }
 
-static int port_send(struct multicast_port *base, struct multicast_peer *peer,
-    const void *header, size_t header_size, const void *payload,
-    size_t payload_size)
+static int endpoint_send(struct multicast_endpoint *base,
+    struct multicast_peer *peer, const void *header, size_t header_size,
+    const void *payload, size_t payload_size)
 {
-	struct port *port = (struct port *)base;
-	const char *memory = port->attr.memory;
-	struct port *to;
+	struct fake_endpoint *endpoint = (struct fake_endpoint *)base;
+	const char *memory = endpoint->attr.memory;
+	struct fake_endpoint *to;
 	int ret = 0;
 
 	assert(header_size <= MULTICAST_HEADER_MAX);
-	assert(header_size + payload_size <= port->attr.max_size);
+	assert(header_size + payload_size <= endpoint->attr.max_size);
 	assert(!payload_size ||
 	    ((const char *)payload >= memory &&
 		(const char *)payload + payload_size <=
-		    memory + port->attr.memory_size));
+		    memory + endpoint->attr.memory_size));
 	pthread_mutex_lock(&lock);
-	if (port->broken)
+	if (endpoint->broken)
 		ret = -ECONNRESET;
-	else if (port->under_way == UNDER_WAY)
+	else if (endpoint->under_way == UNDER_WAY)
 		ret = -EAGAIN;
 	else
-		port->under_way++;
-	for (to = ports; !ret && to; to = to->next)
-		if (is_for(to, port, peer))
+		endpoint->under_way++;
+	for (to = endpoints; !ret && to; to = to->next)
+		if (is_for(to, endpoint, peer))
 			arrive(to, header, header_size, payload, payload_size);
 	pthread_mutex_unlock(&lock);
 	return ret == -ECONNRESET ? broken() : ret;
 }
 
-static int port_room(struct multicast_port *base)
+static int endpoint_room(struct multicast_endpoint *base)
 {
-	struct port *port = (struct port *)base;
+	struct fake_endpoint *endpoint = (struct fake_endpoint *)base;
 	bool is_broken, room;
 
 	pthread_mutex_lock(&lock);
-	is_broken = port->broken;
-	room = port->under_way < UNDER_WAY;
+	is_broken = endpoint->broken;
+	room = endpoint->under_way < UNDER_WAY;
 	pthread_mutex_unlock(&lock);
 	return is_broken ? broken() : room;
 }
 
-static int port_progress(struct multicast_port *base)
+static int endpoint_progress(struct multicast_endpoint *base)
 {
-	struct port *port = (struct port *)base;
+	struct fake_endpoint *endpoint = (struct fake_endpoint *)base;
 	char bytes[MULTICAST_LARGEST];
 	uint32_t size;
 	int n = 0;
 
 	pthread_mutex_lock(&lock);
-	port->under_way = 0;
-	while (port->n && !port->broken) {
-		size = port->sizes[port->first];
+	endpoint->under_way = 0;
+	while (endpoint->n && !endpoint->broken) {
+		size = endpoint->sizes[endpoint->first];
 		memcpy(bytes,
-		    port->bytes + (size_t)port->first * port->attr.receive_size,
+		    endpoint->bytes +
+			(size_t)endpoint->first * endpoint->attr.receive_size,
 		    size);
-		port->first = (port->first + 1) % port->attr.receives;
-		port->n--;
+		endpoint->first = (endpoint->first + 1) %
+		    endpoint->attr.receives;
+		endpoint->n--;
 		pthread_mutex_unlock(&lock);
-		port->attr.received(port->attr.arg, bytes, size);
+		endpoint->attr.received(endpoint->attr.arg, bytes, size);
 		n++;
 		pthread_mutex_lock(&lock);
 	}
-	n = port->broken ? -ECONNRESET : n;
+	n = endpoint->broken ? -ECONNRESET : n;
 	pthread_mutex_unlock(&lock);
 	return n < 0 ? broken() : n;
 }
 
-static void port_arm(struct multicast_port *base)
+static void endpoint_arm(struct multicast_endpoint *base)
 {
-	struct port *port = (struct port *)base;
+	struct fake_endpoint *endpoint = (struct fake_endpoint *)base;
 
 	pthread_mutex_lock(&lock);
-	port->armed = true;
+	endpoint->armed = true;
 	/* Datagrams under way complete some time. */
-	if (port->under_way)
-		announce(port);
+	if (endpoint->under_way)
+		announce(endpoint);
 	pthread_mutex_unlock(&lock);
 }
 
-static void port_alarm(struct multicast_port *base, int64_t at)
+static void endpoint_alarm(struct multicast_endpoint *base, int64_t at)
 {
-	struct port *port = (struct port *)base;
+	struct fake_endpoint *endpoint = (struct fake_endpoint *)base;
 	struct itimerspec time = { .it_value.tv_nsec = 0 };
 	int ret;
 
 	if (at != DEADLINE_NEVER)
 		time.it_value = deadline_timespec(at > 0 ? at : 1);
-	ret = timerfd_settime(port->timer, TFD_TIMER_ABSTIME, &time, NULL);
+	ret = timerfd_settime(endpoint->timer, TFD_TIMER_ABSTIME, &time, NULL);
 	assert(ret == 0);
 }
 
-static int peer_open(struct multicast_port *base,
+static int peer_open(struct multicast_endpoint *base,
     const struct multicast_address *address, struct multicast_peer **peer)
 {
 	(void)base;
@@ -243,18 +245,18 @@ static void peer_close(struct multicast_peer *peer)
 
 static void on_event(evutil_socket_t fd, short what, void *arg)
 {
-	struct port *port = arg;
+	struct fake_endpoint *endpoint = arg;
 	uint64_t n;
 
 	(void)what;
 	if (read(fd, &n, sizeof(n)) == sizeof(n))
-		port->attr.ready(port->attr.arg);
+		endpoint->attr.ready(endpoint->attr.arg);
 }
 
-static struct event *watch(struct port *port, int fd)
+static struct event *watch(struct fake_endpoint *endpoint, int fd)
 {
-	struct event *event = event_new(dfi__loop_base(port->network->loop), fd,
-	    EV_READ | EV_PERSIST, on_event, port);
+	struct event *event = event_new(dfi__loop_base(endpoint->network->loop),
+	    fd, EV_READ | EV_PERSIST, on_event, endpoint);
 
 	int ret = event ? event_add(event, NULL) : -1;
 
@@ -264,52 +266,52 @@ static struct event *watch(struct port *port, int fd)
 
 static int add_events(void *arg)
 {
-	struct port *port = arg;
+	struct fake_endpoint *endpoint = arg;
 
-	port->news_event = watch(port, port->news);
-	port->timer_event = watch(port, port->timer);
+	endpoint->news_event = watch(endpoint, endpoint->news);
+	endpoint->timer_event = watch(endpoint, endpoint->timer);
 	return 0;
 }
 
 static int remove_events(void *arg)
 {
-	struct port *port = arg;
+	struct fake_endpoint *endpoint = arg;
 
-	event_free(port->news_event);
-	event_free(port->timer_event);
+	event_free(endpoint->news_event);
+	event_free(endpoint->timer_event);
 	return 0;
 }
 
 /* ---- Opening and closing ----------------------------------------------- */
 
-static void port_close(struct multicast_port *base)
+static void endpoint_close(struct multicast_endpoint *base)
 {
-	struct port *port = (struct port *)base;
-	struct port **at;
+	struct fake_endpoint *endpoint = (struct fake_endpoint *)base;
+	struct fake_endpoint **at;
 
 	dfi__loop_call(
-	    port->network->loop, remove_events, port, DEADLINE_NEVER);
+	    endpoint->network->loop, remove_events, endpoint, DEADLINE_NEVER);
 	pthread_mutex_lock(&lock);
-	for (at = &ports; *at != port; at = &(*at)->next)
+	for (at = &endpoints; *at != endpoint; at = &(*at)->next)
 		;
-	*at = port->next;
+	*at = endpoint->next;
 	pthread_mutex_unlock(&lock);
-	close(port->news);
-	close(port->timer);
-	free(port->bytes);
-	free(port->sizes);
-	free(port);
+	close(endpoint->news);
+	close(endpoint->timer);
+	free(endpoint->bytes);
+	free(endpoint->sizes);
+	free(endpoint);
 }
 
-static const struct multicast_ops port_ops = {
-	.close = port_close,
+static const struct multicast_ops endpoint_ops = {
+	.close = endpoint_close,
 	.peer_open = peer_open,
 	.peer_close = peer_close,
-	.send = port_send,
-	.room = port_room,
-	.progress = port_progress,
-	.arm = port_arm,
-	.alarm = port_alarm,
+	.send = endpoint_send,
+	.room = endpoint_room,
+	.progress = endpoint_progress,
+	.arm = endpoint_arm,
+	.alarm = endpoint_alarm,
 };
 
 /* ---- Words ------------------------------------------------------------- */
@@ -510,35 +512,36 @@ static int multicast_room(
 
 static int multicast_open(struct transport *transport,
     const struct multicast_attr *attr, int64_t deadline,
-    struct multicast_port **out)
+    struct multicast_endpoint **out)
 {
 	struct network *network = (struct network *)transport;
-	struct port *port = calloc(1, sizeof(*port));
+	struct fake_endpoint *endpoint = calloc(1, sizeof(*endpoint));
 
 	(void)deadline;
 	assert(attr->max_size <= MULTICAST_LARGEST);
-	assert(port && attr->receives);
-	port->base.ops = &port_ops;
-	port->base.max_size = attr->max_size;
-	port->base.receives = attr->receives;
-	port->network = network;
-	port->attr = *attr;
-	snprintf(port->group, sizeof(port->group), "%s", attr->group);
-	port->bytes = calloc(attr->receives, attr->receive_size);
-	port->sizes = calloc(attr->receives, sizeof(port->sizes[0]));
-	port->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	port->timer = timerfd_create(
+	assert(endpoint && attr->receives);
+	endpoint->base.ops = &endpoint_ops;
+	endpoint->base.max_size = attr->max_size;
+	endpoint->base.receives = attr->receives;
+	endpoint->network = network;
+	endpoint->attr = *attr;
+	snprintf(endpoint->group, sizeof(endpoint->group), "%s", attr->group);
+	endpoint->bytes = calloc(attr->receives, attr->receive_size);
+	endpoint->sizes = calloc(attr->receives, sizeof(endpoint->sizes[0]));
+	endpoint->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	endpoint->timer = timerfd_create(
 	    CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	assert(port->bytes && port->sizes);
-	assert(port->news >= 0 && port->timer >= 0);
+	assert(endpoint->bytes && endpoint->sizes);
+	assert(endpoint->news >= 0 && endpoint->timer >= 0);
 	pthread_mutex_lock(&lock);
-	port->number = ++n_opened;
-	port->next = ports;
-	ports = port;
+	endpoint->number = ++n_opened;
+	endpoint->next = endpoints;
+	endpoints = endpoint;
 	pthread_mutex_unlock(&lock);
-	memcpy(port->base.address.bytes, &port->number, sizeof(port->number));
-	dfi__loop_call(network->loop, add_events, port, DEADLINE_NEVER);
-	*out = &port->base;
+	memcpy(endpoint->base.address.bytes, &endpoint->number,
+	    sizeof(endpoint->number));
+	dfi__loop_call(network->loop, add_events, endpoint, DEADLINE_NEVER);
+	*out = &endpoint->base;
 	return 0;
 }
 

@@ -127,7 +127,7 @@ static int send_from_source(void *arg, uint32_t to, const void *header,
 	struct net *net = source->net;
 	uint32_t t;
 
-	if (payload && to == DATAGRAM_ALL && net->plan.port_room) {
+	if (payload && to == DATAGRAM_ALL && net->plan.output_room) {
 		if (!source->room)
 			return -EAGAIN;
 		source->room--;
@@ -194,7 +194,7 @@ static void start_source(struct net *net, uint32_t index)
 	struct ring_geometry apart = ring_geometry_apart(net->geometry);
 	struct net_source *source = &net->sources[index];
 	struct multicast_sender_config config = {
-		.port = { send_from_source, source },
+		.output = { send_from_source, source },
 		.flow = net->flow,
 		.source = index,
 		.gap_us = net->plan.gap_us,
@@ -255,7 +255,7 @@ static void start_target(struct net *net, uint32_t index)
 	    0);
 	for (s = 0; s < net->plan.n_sources; s++) {
 		struct multicast_receiver_config config = {
-			.port = { send_from_target, target },
+			.output = { send_from_target, target },
 			.flow = net->flow,
 			.source = s,
 			.target = index,
@@ -431,7 +431,7 @@ static void push(struct net_source *source)
 	struct net *net = source->net;
 	uint32_t i, n = 1 + (uint32_t)(net_draw(&net->random) % 4);
 
-	source->room = net->plan.port_room;
+	source->room = net->plan.output_room;
 	for (i = 0; i < n && push_segment(source); i++)
 		;
 	if (source->sent == net->plan.n_segments && !source->ended) {
@@ -822,7 +822,7 @@ struct net_plan net_any_plan(uint64_t seed, const char *faults)
 		.consume_us = 1 + (uint32_t)(net_draw(&random) % 20),
 		.latency_us = 1 + (uint32_t)(net_draw(&random) % 10),
 		.registry_us = 5000,
-		.port_room = (uint32_t)(net_draw(&random) % 3),
+		.output_room = (uint32_t)(net_draw(&random) % 3),
 		.footer_side = net_draw(&random) % 2 ? FOOTER_IN_FRONT
 						     : FOOTER_BEHIND,
 	};

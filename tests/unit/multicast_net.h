@@ -46,7 +46,7 @@ struct net_plan {
 	uint32_t death_us;
 	uint32_t registry_us; /* until others learn that an endpoint is gone or
 				 has left */
-	uint32_t port_room;   /* new segments in a row; 0: any number */
+	uint32_t output_room; /* new segments in a row; 0: any number */
 };
 
 /* A source's stream as a target's application sees it. */

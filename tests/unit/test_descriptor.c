@@ -250,8 +250,8 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 		    { { &dfi__transports[1], { "10.0.0.1:18515", 13, 12 } } },
 		    "why not" },
 		.done = true,
-		.has_port = true,
-		.port = { .bytes = { 1, 2, [23] = 3 } },
+		.has_datagram_address = true,
+		.datagram_address = { .bytes = { 1, 2, [23] = 3 } },
 	};
 	static const uint8_t token[MEMBER_TOKEN_SIZE] = "a token of 16 b";
 	uint8_t token_back[MEMBER_TOKEN_SIZE];

@@ -59,7 +59,7 @@ TestSuite(multicast, .init = start, .fini = stop);
 
 /* A datagram endpoint, and its arrivals. */
 struct end {
-	struct multicast_port *port;
+	struct multicast_endpoint *endpoint;
 	uint32_t n;
 	uint32_t last_size;
 	char last[MULTICAST_LARGEST];
@@ -100,7 +100,7 @@ static struct multicast_attr attr_of(struct end *end, bool member)
 static int try_open(struct end *end, const struct multicast_attr *attr)
 {
 	return transport->ops->mcast->open(
-	    transport, attr, clock_now_ns() + PATIENCE_NS, &end->port);
+	    transport, attr, clock_now_ns() + PATIENCE_NS, &end->endpoint);
 }
 
 static void open_end(struct end *end, const struct multicast_attr *attr)
@@ -117,7 +117,7 @@ static void open_plain(struct end *end, bool member)
 
 static void close_end(struct end *end)
 {
-	end->port->ops->close(end->port);
+	end->endpoint->ops->close(end->endpoint);
 }
 
 /* Wait until n have come. */
@@ -126,16 +126,16 @@ static void await(struct end *end, uint32_t n)
 	int64_t deadline = clock_now_ns() + PATIENCE_NS;
 
 	while (end->n < n && clock_now_ns() < deadline)
-		cr_assert_geq(
-		    end->port->ops->progress(end->port), 0, "%s", dfi_errmsg());
+		cr_assert_geq(end->endpoint->ops->progress(end->endpoint), 0,
+		    "%s", dfi_errmsg());
 	cr_assert_eq(end->n, n, "%u datagrams", end->n);
 }
 
 static int send_to(struct end *end, struct multicast_peer *peer,
     const char *header, const void *payload, size_t payload_size)
 {
-	return end->port->ops->send(
-	    end->port, peer, header, strlen(header), payload, payload_size);
+	return end->endpoint->ops->send(
+	    end->endpoint, peer, header, strlen(header), payload, payload_size);
 }
 
 Test(multicast, group_gets_what_is_sent_to_it_and_its_sender_does_not)
@@ -151,7 +151,7 @@ Test(multicast, group_gets_what_is_sent_to_it_and_its_sender_does_not)
 	cr_assert_eq(one.last_size, 5);
 	cr_assert_arr_eq(one.last, "first", 5);
 	cr_assert_arr_eq(two.last, "first", 5);
-	cr_assert_eq(source.port->ops->progress(source.port), 0);
+	cr_assert_eq(source.endpoint->ops->progress(source.endpoint), 0);
 	cr_assert_eq(source.n, 0);
 	close_end(&source);
 	close_end(&one);
@@ -195,7 +195,7 @@ Test(multicast, payload_follows_its_header_up_to_the_largest_datagram)
 	close_end(&one);
 }
 
-Test(multicast, single_port_is_reached_by_its_address)
+Test(multicast, single_endpoint_is_reached_by_its_address)
 {
 	static struct end source, one, two;
 	struct multicast_peer *to_two, *to_source;
@@ -203,14 +203,14 @@ Test(multicast, single_port_is_reached_by_its_address)
 	open_plain(&one, true);
 	open_plain(&two, true);
 	open_plain(&source, false);
-	cr_assert_eq(source.port->ops->peer_open(
-			 source.port, &two.port->address, &to_two),
+	cr_assert_eq(source.endpoint->ops->peer_open(
+			 source.endpoint, &two.endpoint->address, &to_two),
 	    0);
 	cr_assert_eq(send_to(&source, to_two, "two", NULL, 0), 0);
 	await(&two, 1);
 	/* The other direction, to an endpoint in no group. */
-	cr_assert_eq(two.port->ops->peer_open(
-			 two.port, &source.port->address, &to_source),
+	cr_assert_eq(two.endpoint->ops->peer_open(
+			 two.endpoint, &source.endpoint->address, &to_source),
 	    0);
 	cr_assert_eq(send_to(&two, to_source, "back", NULL, 0), 0);
 	await(&source, 1);
@@ -219,8 +219,8 @@ Test(multicast, single_port_is_reached_by_its_address)
 	cr_assert_eq(send_to(&source, NULL, "all", NULL, 0), 0);
 	await(&one, 1);
 	cr_assert_arr_eq(one.last, "all", 3);
-	source.port->ops->peer_close(to_two);
-	two.port->ops->peer_close(to_source);
+	source.endpoint->ops->peer_close(to_two);
+	two.endpoint->ops->peer_close(to_source);
 	close_end(&source);
 	close_end(&one);
 	close_end(&two);
@@ -252,7 +252,8 @@ Test(multicast, address_that_makes_no_sense_is_refused)
 
 	open_plain(&one, true);
 	cr_assert_eq(
-	    one.port->ops->peer_open(one.port, &address, &peer), -EBADMSG);
+	    one.endpoint->ops->peer_open(one.endpoint, &address, &peer),
+	    -EBADMSG);
 	close_end(&one);
 }
 
@@ -290,22 +291,22 @@ static void await_ready(struct end *end)
 	atomic_set(&end->n_ready, 0);
 }
 
-Test(multicast, armed_port_says_when_something_came_or_its_time_has_come)
+Test(multicast, armed_endpoint_says_when_something_came_or_its_time_has_come)
 {
 	static struct end source, one;
 
 	open_plain(&one, true);
 	open_plain(&source, false);
-	one.port->ops->arm(one.port);
-	cr_assert_eq(one.port->ops->progress(one.port), 0);
+	one.endpoint->ops->arm(one.endpoint);
+	cr_assert_eq(one.endpoint->ops->progress(one.endpoint), 0);
 	cr_assert_eq(atomic_peek(&one.n_ready), 0);
 	cr_assert_eq(send_to(&source, NULL, "wake", NULL, 0), 0);
 	await_ready(&one);
 	await(&one, 1);
-	one.port->ops->alarm(one.port, clock_now_ns() + NS_PER_MS);
+	one.endpoint->ops->alarm(one.endpoint, clock_now_ns() + NS_PER_MS);
 	await_ready(&one);
 	/* A time in the past is a time as well. */
-	one.port->ops->alarm(one.port, 0);
+	one.endpoint->ops->alarm(one.endpoint, 0);
 	await_ready(&one);
 	close_end(&source);
 	close_end(&one);
@@ -358,7 +359,7 @@ Test(multicast, what_finds_no_receive_is_lost_and_nothing_else)
 		cr_assert_lt(clock_now_ns(), deadline);
 		snprintf(text, sizeof(text), "end%u", i);
 		cr_assert_leq(send_to(&source, NULL, text, NULL, 0), 0);
-		cr_assert_geq(one.port->ops->progress(one.port), 0);
+		cr_assert_geq(one.endpoint->ops->progress(one.endpoint), 0);
 	}
 	cr_assert_lt(one.n, 200 + i);
 	cr_assert_geq(one.n, 64);
@@ -402,7 +403,7 @@ static struct verbs verbs = {
 static struct ibv_qp qp = { .context = &context };
 static struct ibv_comp_channel channel;
 static struct rdma_cm_id id = { .qp = &qp };
-static struct verbs_port port = {
+static struct verbs_endpoint endpoint = {
 	.verbs = &verbs,
 	.attr.group = GROUP,
 	.id = &id,
@@ -413,18 +414,18 @@ static struct verbs_port port = {
 static void list(void)
 {
 	dfi__verbs_events_list(&verbs);
-	dfi__verbs_list_port(&port);
+	dfi__verbs_list_endpoint(&endpoint);
 }
 
 static void unlist(void)
 {
-	dfi__verbs_unlist_port(&port);
+	dfi__verbs_unlist_endpoint(&endpoint);
 	dfi__verbs_events_unlist(&verbs);
 }
 
 TestSuite(multicast_events, .init = list, .fini = unlist);
 
-Test(multicast_events, fatal_error_of_a_queue_pair_breaks_its_port)
+Test(multicast_events, fatal_error_of_a_queue_pair_breaks_its_endpoint)
 {
 	const struct ibv_async_event event = {
 		.element.qp = &qp,
@@ -432,14 +433,14 @@ Test(multicast_events, fatal_error_of_a_queue_pair_breaks_its_port)
 	};
 
 	dfi__verbs_event(&context, &event);
-	cr_assert_eq(dfi__verbs_port_progress(&port.base), -ECONNRESET);
+	cr_assert_eq(dfi__verbs_endpoint_progress(&endpoint.base), -ECONNRESET);
 	cr_assert_not_null(
 	    strstr(dfi_errmsg(), "fake0 port 1"), "%s", dfi_errmsg());
 	cr_assert_not_null(strstr(dfi_errmsg(), GROUP), "%s", dfi_errmsg());
-	cr_assert_eq(dfi__verbs_port_room(&port.base), -ECONNRESET);
+	cr_assert_eq(dfi__verbs_endpoint_room(&endpoint.base), -ECONNRESET);
 }
 
-Test(multicast_events, failed_queue_breaks_its_port)
+Test(multicast_events, failed_queue_breaks_its_endpoint)
 {
 	struct ibv_cq cq = { .context = &context, .channel = &channel };
 	const struct ibv_async_event event = {
@@ -448,7 +449,7 @@ Test(multicast_events, failed_queue_breaks_its_port)
 	};
 
 	dfi__verbs_event(&context, &event);
-	cr_assert_str_eq(port.failed, "CQ error");
+	cr_assert_str_eq(endpoint.failed, "CQ error");
 }
 
 /* An application's own, which it polls: all reports of a device come here. */
@@ -461,7 +462,7 @@ Test(multicast_events, queue_without_a_channel_is_left_alone)
 	};
 
 	dfi__verbs_event(&context, &event);
-	cr_assert_null(port.failed);
+	cr_assert_null(endpoint.failed);
 }
 
 Test(multicast_events, queue_pair_of_somebody_else_is_left_alone)
@@ -473,7 +474,7 @@ Test(multicast_events, queue_pair_of_somebody_else_is_left_alone)
 	};
 
 	dfi__verbs_event(&context, &event);
-	cr_assert_null(port.failed);
+	cr_assert_null(endpoint.failed);
 }
 
 /* ---- A control thread that does not run ---------------------------------- */
@@ -502,9 +503,9 @@ static void *hold_in_thread(void *arg)
 }
 
 /* A datagram endpoint has only a timer and rdma_cm's descriptor. */
-static struct verbs_port *make_port(struct verbs *of)
+static struct verbs_endpoint *make_endpoint(struct verbs *of)
 {
-	struct verbs_port *made = calloc(1, sizeof(*made));
+	struct verbs_endpoint *made = calloc(1, sizeof(*made));
 
 	cr_assert_not_null(made);
 	made->verbs = of;
@@ -514,7 +515,7 @@ static struct verbs_port *make_port(struct verbs *of)
 	made->cm->fd = eventfd(0, EFD_CLOEXEC);
 	made->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 	pthread_mutex_init(&made->lock, NULL);
-	dfi__verbs_list_port(made);
+	dfi__verbs_list_endpoint(made);
 	return made;
 }
 
@@ -567,20 +568,21 @@ static int do_nothing(void *arg)
 	return 0;
 }
 
-Test(multicast_stopped, a_port_closes_while_the_control_thread_does_not_run)
+Test(
+    multicast_stopped, an_endpoint_closes_while_the_control_thread_does_not_run)
 {
 	struct holding holding;
 	struct verbs stopped = { 0 };
-	struct verbs_port *made;
+	struct verbs_endpoint *made;
 	pthread_t thread;
 	int timer;
 
 	cr_assert_eq(dfi__loop_start("test", &loop), 0, "%s", dfi_errmsg());
 	stopped.loop = loop;
-	made = make_port(&stopped);
+	made = make_endpoint(&stopped);
 	timer = made->timer;
 	begin_holding(&holding, &thread);
-	dfi__verbs_port_close(&made->base);
+	dfi__verbs_endpoint_close(&made->base);
 	cr_assert_geq(fcntl(timer, F_GETFD), 0, "the thread still watches it");
 	end_holding(&holding, thread);
 	cr_assert_eq(dfi__loop_call(loop, do_nothing, NULL, DEADLINE_NEVER), 0);

@@ -726,7 +726,7 @@ static void run_ordered_deaths(bool notify)
 		plan.n_sources = 2 + (uint32_t)(seed % 2);
 		plan.dead_source = 1 + (uint32_t)(seed % plan.n_sources);
 		plan.death_us = (uint32_t)(seed * 7 % 1000);
-		plan.port_room = (uint32_t)(seed % 3);
+		plan.output_room = (uint32_t)(seed % 3);
 		run(&plan, NULL, beginnings_end);
 	}
 	cr_assert_gt(n_cut, 300);

@@ -100,7 +100,7 @@ static struct segment_footer *slot_footer(char *slots, uint32_t slot)
 static void start_sender(struct sender *sender, uint64_t start)
 {
 	struct multicast_sender_config config = {
-		.port = { take, &sent },
+		.output = { take, &sent },
 		.source = SOURCE,
 		.gap_us = GAP_US,
 		.start = start,
@@ -307,7 +307,7 @@ static void stop_at_no_room(struct sender *sender)
 		write_one(sender);
 	progress(sender);
 	n_tried = 0;
-	sender->protocol.config.port.send = refuse_more;
+	sender->protocol.config.output.send = refuse_more;
 	dfi__multicast_sender_receive(&sender->protocol, &report);
 	cr_assert_eq(n_tried, 2);
 	cr_assert_eq(sender->protocol.counts.resent, 1);
@@ -477,7 +477,7 @@ static void wait_for_room(struct sender *sender)
 	cr_assert_eq(sent.datagrams[1].flags, DATAGRAM_END);
 }
 
-Test(multicast_rules, segments_wait_for_room_at_the_port)
+Test(multicast_rules, segments_wait_for_room_at_the_endpoint)
 {
 	for_starts(wait_for_room);
 }
@@ -540,7 +540,7 @@ static void start_receiver(
     struct receiver *receiver, uint64_t start, bool notify)
 {
 	struct multicast_receiver_config config = {
-		.port = { take, &sent },
+		.output = { take, &sent },
 		.source = SOURCE,
 		.target = TARGET,
 		.gap_us = GAP_US,

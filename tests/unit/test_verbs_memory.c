@@ -297,10 +297,10 @@ static void datagrams(void)
 		.receives = 8,
 		.receive_size = 1024,
 	};
-	struct multicast_port *port;
+	struct multicast_endpoint *endpoint;
 
 	cr_assert_eq(dfi__verbs_multicast_open(
-			 &verbs.base, &attr, deadline_in_ms(30000), &port),
+			 &verbs.base, &attr, deadline_in_ms(30000), &endpoint),
 	    -ENOMEM);
 }
 

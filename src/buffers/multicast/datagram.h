@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The datagrams of a multicast over a network (docs/replicate.md), and the port
- * that sends them. Numbers are little endian.
+ * The datagrams of a multicast over a network (docs/replicate.md), and the
+ * endpoint that sends them. Numbers are little endian.
  *
  *	DATA    +------+-------+------+------+-- - - - - - --+-----------------+
  *	        | head | total | used | zero | segment_header | tuples |
@@ -177,7 +177,7 @@ size_t dfi__datagram_encode(const struct datagram_flow *flow,
  * or lost. -EAGAIN: there is no room now. Other negative errno values are
  * permanent.
  */
-struct datagram_port {
+struct datagram_output {
 	int (*send)(void *arg, uint32_t to, const void *header,
 	    size_t header_size, const void *payload, size_t payload_size);
 	void *arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which thread does the work of a multicast end: its owner while it polls
- * often, else the control thread, which the port calls when a datagram arrives
- * or the alarm is due.
+ * often, else the control thread, which the endpoint calls when a datagram
+ * arrives or the alarm is due.
  */
 #include "end.h"
 
@@ -60,17 +60,17 @@ static void set_alarm(struct multicast_end *end, int64_t at)
 	if (at >= end->alarm)
 		return;
 	end->alarm = at;
-	end->port->ops->alarm(end->port, at);
+	end->endpoint->ops->alarm(end->endpoint, at);
 }
 
 void dfi__multicast_end_step(struct multicast_end *end)
 {
 	int64_t now;
 
-	/* The port may call this before end->port is set. */
-	if (unlikely(!end->port || end->why[0]))
+	/* The endpoint may call this before end->endpoint is set. */
+	if (unlikely(!end->endpoint || end->why[0]))
 		return;
-	if (end->port->ops->progress(end->port) < 0) {
+	if (end->endpoint->ops->progress(end->endpoint) < 0) {
 		fail(end);
 		return;
 	}
@@ -108,9 +108,9 @@ void dfi__multicast_end_poll(struct multicast_end *end)
 void dfi__multicast_end_arm(struct multicast_end *end)
 {
 	atomic_set(&end->sleeper, true);
-	end->port->ops->arm(end->port);
+	end->endpoint->ops->arm(end->endpoint);
 	/*
-	 * The port does not announce datagrams that arrived before it was
+	 * The endpoint does not announce datagrams that arrived before it was
 	 * armed.
 	 */
 	dfi__multicast_end_lock(end);
@@ -118,7 +118,7 @@ void dfi__multicast_end_arm(struct multicast_end *end)
 	dfi__multicast_end_unlock(end);
 }
 
-/* Ask the port to call for the next datagram, unless the owner polls. */
+/* Ask the endpoint to call for the next datagram, unless the owner polls. */
 static void rearm(struct multicast_end *end, int64_t now)
 {
 	uint32_t polls = atomic_peek(&end->polls);
@@ -130,7 +130,7 @@ static void rearm(struct multicast_end *end, int64_t now)
 		set_alarm(end, now + IDLE_CHECK_NS);
 		return;
 	}
-	end->port->ops->arm(end->port);
+	end->endpoint->ops->arm(end->endpoint);
 	dfi__multicast_end_step(end);
 }
 
@@ -141,7 +141,7 @@ static void ready(void *arg)
 	bool fresh;
 
 	dfi__multicast_end_lock(end);
-	if (!end->port) {
+	if (!end->endpoint) {
 		dfi__multicast_end_unlock(end);
 		return;
 	}
@@ -177,10 +177,11 @@ static struct multicast_peer *find_peer(
 	if (now < peer->not_before)
 		return NULL;
 	if (peer->peer)
-		end->port->ops->peer_close(peer->peer);
+		end->endpoint->ops->peer_close(peer->peer);
 	peer->peer = NULL;
 	peer->address = address;
-	if (end->port->ops->peer_open(end->port, &address, &peer->peer) < 0)
+	if (end->endpoint->ops->peer_open(
+		end->endpoint, &address, &peer->peer) < 0)
 		/* The call above may have taken long. */
 		peer->not_before = clock_now_ns() + RETRY_NS;
 	return peer->peer;
@@ -193,15 +194,15 @@ int dfi__multicast_end_send(void *arg, uint32_t to, const void *header,
 	struct multicast_peer *peer = NULL;
 	int ret;
 
-	if (unlikely(!end->port))
+	if (unlikely(!end->endpoint))
 		return -EAGAIN;
 	if (to != DATAGRAM_ALL) {
 		peer = find_peer(end, to);
 		if (!peer)
 			return 0; /* as if it were lost */
 	}
-	ret = end->port->ops->send(
-	    end->port, peer, header, header_size, payload, payload_size);
+	ret = end->endpoint->ops->send(
+	    end->endpoint, peer, header, header_size, payload, payload_size);
 	if (unlikely(ret < 0 && ret != -EAGAIN))
 		fail(end);
 	return ret;
@@ -230,7 +231,7 @@ int dfi__multicast_end_open(struct multicast_end *end,
     const struct multicast_config *config, int64_t deadline)
 {
 	struct multicast_attr attr = dfi__multicast_end_attr(config);
-	struct multicast_port *port;
+	struct multicast_endpoint *endpoint;
 	int ret;
 
 	attr.received = received;
@@ -252,7 +253,7 @@ int dfi__multicast_end_open(struct multicast_end *end,
 	    2 * (uint64_t)config->index + config->member, &end->faults);
 	if (!ret)
 		ret = config->network->ops->mcast->open(
-		    config->network, &attr, deadline, &port);
+		    config->network, &attr, deadline, &endpoint);
 	if (ret < 0) {
 		dfi__faults_close(end->faults);
 		free(end->peers);
@@ -260,11 +261,11 @@ int dfi__multicast_end_open(struct multicast_end *end,
 		return ret;
 	}
 	dfi__multicast_end_lock(end);
-	end->port = port;
+	end->endpoint = endpoint;
 	dfi__multicast_end_unlock(end);
 	/* The control thread begins with a first look. */
-	port->ops->arm(port);
-	port->ops->alarm(port, 0);
+	endpoint->ops->arm(endpoint);
+	endpoint->ops->alarm(endpoint, 0);
 	return 0;
 }
 
@@ -275,10 +276,10 @@ void dfi__multicast_end_close(struct multicast_end *end)
 
 	if (!end->peers)
 		return;
-	ops = end->port->ops;
-	/* The protocol sends to peers until the port is closed. */
-	ops->close(end->port);
-	end->port = NULL;
+	ops = end->endpoint->ops;
+	/* The protocol sends to peers until the endpoint is closed. */
+	ops->close(end->endpoint);
+	end->endpoint = NULL;
 	for (i = 0; i < end->config.n_peers; i++)
 		if (end->peers[i].peer)
 			ops->peer_close(end->peers[i].peer);

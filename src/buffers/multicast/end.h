@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What both ends of a multicast over datagrams share: a port (multicast.h), its
- * lock, and its timer. The protocol above (sender.h, receiver.h) decides what
- * to send and receives datagrams. The end calls it under the end's lock.
+ * What both ends of a multicast over datagrams share: an endpoint
+ * (multicast.h), its lock, and its timer. The protocol above (sender.h,
+ * receiver.h) decides what to send and receives datagrams. The end calls it
+ * under the end's lock.
  *
  * While the end's owner waits, it takes what has arrived, as with connections
  * (transport_ops.progress). When the owner does not look, the control thread
@@ -23,7 +24,7 @@ struct faults;
 struct transport;
 
 struct multicast_config {
-	struct transport *network; /* a transport that has multicast ports */
+	struct transport *network; /* it has multicast */
 	const char *group;
 	uint32_t receives;
 	const void *memory; /* memory of the segments to send; or NULL */
@@ -48,7 +49,7 @@ struct multicast_protocol {
 	    const struct datagram *datagram, int64_t now);
 	/* Do what is due. Returns the latest time of the next call. */
 	int64_t (*step)(struct multicast_end *end, int64_t now);
-	/* The port is broken permanently. */
+	/* The endpoint is broken permanently. */
 	void (*fail)(struct multicast_end *end);
 	/* The owner has news: wake it if it sleeps. */
 	void (*wake)(struct multicast_end *end);
@@ -64,23 +65,24 @@ struct multicast_end_peer {
 struct multicast_end {
 	const struct multicast_protocol *protocol;
 	struct multicast_config config;
-	struct multicast_port *port;
+	struct multicast_endpoint *endpoint;
 	struct faults *faults; /* for tests */
 	struct multicast_end_peer *peers;
 	bool fresh; /* the protocol has something new for the owner */
 	char group[64];
-	char why[256]; /* why the port is broken; "": it works */
+	char why[256]; /* why the endpoint is broken; "": it works */
 	_Atomic bool failed;
 	struct lock lock;
 	_Atomic uint32_t n_waiting; /* threads that wait for the lock */
-	int64_t alarm;              /* the alarm set at the port */
+	int64_t alarm;              /* the alarm set at the endpoint */
 	_Atomic uint32_t polls;     /* by the owner */
 	uint32_t seen_polls;
 	_Atomic bool sleeper; /* the owner has armed since then */
 };
 
 /*
- * The key of a flow's ports. The device drops datagrams that have another key.
+ * The key of a flow's endpoints. The device drops datagrams that have another
+ * key.
  */
 static inline uint32_t multicast_key(uint64_t instance)
 {
@@ -92,8 +94,8 @@ struct multicast_attr dfi__multicast_end_attr(
     const struct multicast_config *config);
 
 /*
- * Open the port, and join the group if config.member says so. The protocol is
- * called from then on. Returns the errors of mcast_ops.open().
+ * Open the endpoint, and join the group if config.member says so. The protocol
+ * is called from then on. Returns the errors of mcast_ops.open().
  */
 int dfi__multicast_end_open(struct multicast_end *end,
     const struct multicast_protocol *protocol,
@@ -101,7 +103,7 @@ int dfi__multicast_end_open(struct multicast_end *end,
 /* The protocol is not called after this returns. */
 void dfi__multicast_end_close(struct multicast_end *end);
 
-/* Implements datagram_port.send, under the lock; arg is the end. */
+/* Implements datagram_output.send, under the lock; arg is the end. */
 int dfi__multicast_end_send(void *arg, uint32_t to, const void *header,
     size_t header_size, const void *payload, size_t payload_size);
 

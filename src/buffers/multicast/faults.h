@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Network faults for tests. They apply between the port, which hands over
+ * Network faults for tests. They apply between the endpoint, which hands over
  * received datagrams, and the parser. DFI_TEST_FAULTS lists them, separated by
  * commas:
  *

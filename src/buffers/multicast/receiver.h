@@ -32,7 +32,7 @@
 #define RECEIVER_ASK_MAX_NS INT64_C(500000000)
 
 struct multicast_receiver_config {
-	struct datagram_port port;
+	struct datagram_output output;
 	struct datagram_flow flow;
 	uint32_t source, target; /* their indices */
 	uint32_t gap_us;         /* the flow's gap_timeout */

@@ -23,7 +23,7 @@ static bool is_used(const struct multicast_receiver *receiver)
 static bool send_report(
     struct multicast_receiver *receiver, struct datagram *report)
 {
-	const struct datagram_port *port = &receiver->config.port;
+	const struct datagram_output *output = &receiver->config.output;
 	bool done = receiver->state == RECEIVER_WHOLE;
 	char header[DATAGRAM_HEADER_MAX];
 	size_t size;
@@ -36,8 +36,8 @@ static bool send_report(
 	    (receiver->cancelled ? DATAGRAM_CANCELLED : 0) |
 	    (is_used(receiver) ? DATAGRAM_USED : 0));
 	size = dfi__datagram_encode(&receiver->config.flow, report, header);
-	if (port->send(
-		port->arg, receiver->config.source, header, size, NULL, 0) < 0)
+	if (output->send(output->arg, receiver->config.source, header, size,
+		NULL, 0) < 0)
 		return false;
 	receiver->reported = receiver->consumed;
 	receiver->says_done = done;

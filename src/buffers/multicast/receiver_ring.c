@@ -227,7 +227,7 @@ static int create_receivers(struct receiver_ring *target,
 {
 	const struct ring_geometry *g = &config->flow.geometry;
 	struct multicast_receiver_config receiver = {
-		.port = { .send = dfi__multicast_end_send,
+		.output = { .send = dfi__multicast_end_send,
 		    .arg = &target->end },
 		.flow = config->flow,
 		.target = index,

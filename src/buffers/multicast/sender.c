@@ -79,12 +79,12 @@ void dfi__multicast_sender_attach(struct multicast_sender *sender,
 static int send(struct multicast_sender *sender, uint32_t to,
     const struct datagram *datagram, size_t payload_size)
 {
-	const struct datagram_port *port = &sender->config.port;
+	const struct datagram_output *output = &sender->config.output;
 	char header[DATAGRAM_HEADER_MAX];
 	size_t size = dfi__datagram_encode(
 	    &sender->config.flow, datagram, header);
 
-	return port->send(port->arg, to, header, size,
+	return output->send(output->arg, to, header, size,
 	    payload_size ? datagram->payload : NULL, payload_size);
 }
 
@@ -273,7 +273,7 @@ static int add_place(struct multicast_sender *sender, uint32_t to,
 /*
  * Send missing segments again. With notify, only their positions are sent, in
  * an ordered flow: the target needs them to tell of losses in order. false: the
- * port has no room for the rest; the target asks for it again.
+ * endpoint has no room for the rest; the target asks for it again.
  */
 static bool resend(struct multicast_sender *sender, uint32_t target,
     const struct datagram_range *range)

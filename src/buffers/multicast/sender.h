@@ -25,7 +25,7 @@
 #define SENDER_PROBE_MAX_NS INT64_C(500000000)
 
 struct multicast_sender_config {
-	struct datagram_port port;
+	struct datagram_output output;
 	struct datagram_flow flow;
 	uint32_t source; /* index of the source */
 	uint32_t gap_us; /* the flow's gap_timeout */
@@ -56,7 +56,7 @@ struct multicast_sender_counts {
 	uint64_t states;
 	uint64_t reports;  /* reports that were used */
 	uint64_t outdated; /* reports that were not */
-	uint64_t stuck;    /* times that the port had no room */
+	uint64_t stuck;    /* times that the endpoint had no room */
 };
 
 struct multicast_sender {
@@ -69,8 +69,8 @@ struct multicast_sender {
 	bool ended;       /* a STATE with the end was sent */
 	int64_t sent_at;  /* the last datagram to all targets */
 	int64_t probe_ns; /* send STATE after this time without a datagram */
-	bool stuck;       /* segments wait for room at the port */
-	int error;        /* the port's permanent error, or 0 */
+	bool stuck;       /* segments wait for room at the endpoint */
+	int error;        /* the endpoint's permanent error, or 0 */
 	struct multicast_sender_counts counts;
 };
 
@@ -91,10 +91,10 @@ void dfi__multicast_sender_attach(struct multicast_sender *sender,
     uint32_t target, struct ring_credit *credit);
 
 /*
- * Send new segments, as many as the port has room for, and probe when it is
+ * Send new segments, as many as the endpoint has room for, and probe when it is
  * time (S3). Call it when the writer has published, when
- * dfi__multicast_sender_due() says, and, if sender->stuck, when the port has
- * room. 0, or the port's permanent error, on every call.
+ * dfi__multicast_sender_due() says, and, if sender->stuck, when the endpoint
+ * has room. 0, or the endpoint's permanent error, on every call.
  */
 int dfi__multicast_sender_progress(
     struct multicast_sender *sender, int64_t now);

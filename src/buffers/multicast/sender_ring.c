@@ -14,7 +14,7 @@
 
 /* ---- The protocol, under the lock -------------------------------------- */
 
-/* The port gets room soon, and may not announce it. */
+/* The endpoint gets room soon, and may not announce it. */
 #define STUCK_NS NS_PER_MS
 
 static struct sender_ring *source_of(struct multicast_end *end)
@@ -235,7 +235,7 @@ int dfi__sender_ring_open(struct sender_ring *source,
 {
 	struct multicast_config whole = *config;
 	struct multicast_sender_config sender = {
-		.port = { .send = dfi__multicast_end_send,
+		.output = { .send = dfi__multicast_end_send,
 		    .arg = &source->end },
 		.flow = config->flow,
 		.source = index,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The declaration of a flow whose segments are datagrams to a multicast group:
- * its group, the sizes that fit, and the needs of its ports.
+ * its group, the sizes that fit, and the needs of its datagram endpoints.
  */
 #ifndef DFI_FLOWS_DECLARE_MULTICAST_FLOW_H
 #define DFI_FLOWS_DECLARE_MULTICAST_FLOW_H
@@ -33,10 +33,10 @@ uint32_t dfi__multicast_flow_room(const struct flow *flow, uint32_t datagram);
 int dfi__multicast_flow_check(const struct flow *flow, uint32_t largest);
 
 /*
- * The bytes that the ports of a target and of a source take and lock, without
- * the ring that a source sends from. Without a device, the limits of
- * the first transport with multicast apply. -EOPNOTSUPP: none has. -ENODEV: its
- * module can't be used.
+ * The bytes that the datagram endpoints of a target and of a source take and
+ * lock, without the ring that a source sends from. Without a device, the limits
+ * of the first transport with multicast apply. -EOPNOTSUPP: none has. -ENODEV:
+ * its module can't be used.
  */
 int dfi__multicast_flow_bytes(struct dfi *dfi, const struct flow *flow,
     uint64_t *target, uint64_t *source);
@@ -45,13 +45,13 @@ int dfi__multicast_flow_bytes(struct dfi *dfi, const struct flow *flow,
 struct multicast_config dfi__multicast_flow_config(const struct flow *flow);
 
 /*
- * The attributes of the port of a target, or of a source, which sends from its
- * ring.
+ * The attributes of the datagram endpoint of a target, or of a source, which
+ * sends from its ring.
  */
 struct multicast_attr dfi__multicast_flow_endpoint(
     struct dfi *dfi, const struct flow *flow, bool target);
 
-/* Files that each endpoint keeps open for its port. */
+/* Files that a source or target keeps open for its datagram endpoint. */
 #define MULTICAST_FILES 3
 
 #endif

@@ -160,8 +160,8 @@ struct endpoint {
 	struct published_region sequencer;
 	bool done; /* it has received all tuples */
 	/* Targets and sources: */
-	bool has_port; /* datagrams to it alone go to port */
-	struct multicast_address port;
+	bool has_datagram_address; /* datagrams to it alone go there */
+	struct multicast_address datagram_address;
 	char device[TRANSPORT_WAY_SIZE]; /* it uses, for people; or "" */
 };
 

@@ -252,9 +252,11 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 		message.sequencer = region_to_message(
 		    &endpoint->sequencer, &sequencer);
 	message.done = endpoint->done;
-	if (endpoint->has_port) {
-		message.port.data = (uint8_t *)endpoint->port.bytes;
-		message.port.len = sizeof(endpoint->port.bytes);
+	if (endpoint->has_datagram_address) {
+		message.datagram_address.data =
+		    (uint8_t *)endpoint->datagram_address.bytes;
+		message.datagram_address.len = sizeof(
+		    endpoint->datagram_address.bytes);
 	}
 	return dfi__message_pack(&message.base, size);
 }
@@ -267,16 +269,18 @@ static bool endpoint_from_message(
 	    !region_from_message(message->region, &endpoint->region) ||
 	    !region_from_message(message->sequencer, &endpoint->sequencer) ||
 	    !text_is_sane(message->device, sizeof(endpoint->device)) ||
-	    (message->port.len &&
-		message->port.len != sizeof(endpoint->port.bytes)))
+	    (message->datagram_address.len &&
+		message->datagram_address.len !=
+		    sizeof(endpoint->datagram_address.bytes)))
 		return false;
 	strcpy(endpoint->device, message->device);
 	endpoint->cancelled = message->cancelled;
 	endpoint->done = message->done;
-	endpoint->has_port = message->port.len;
-	if (endpoint->has_port)
-		memcpy(endpoint->port.bytes, message->port.data,
-		    sizeof(endpoint->port.bytes));
+	endpoint->has_datagram_address = message->datagram_address.len;
+	if (endpoint->has_datagram_address)
+		memcpy(endpoint->datagram_address.bytes,
+		    message->datagram_address.data,
+		    sizeof(endpoint->datagram_address.bytes));
 	return true;
 }
 

@@ -268,8 +268,9 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	if (!ret)
 		ret = dfi__attach_claim(dfi, &source->flow, source->index,
 		    first_remote(source),
-		    source->multicast ? &source->multicast->end.port->address
-				      : NULL,
+		    source->multicast
+			? &source->multicast->end.endpoint->address
+			: NULL,
 		    deadline);
 	if (ret < 0) {
 		stop_kind(source);

@@ -239,7 +239,8 @@ static int attach(struct dfi_target *target, int64_t deadline)
 		return ret;
 	ret = dfi__attach_join(target->dfi, &target->flow, target->index,
 	    target->region, target->network_why, target->sequencer,
-	    target->multicast ? &target->multicast->end.port->address : NULL,
+	    target->multicast ? &target->multicast->end.endpoint->address
+			      : NULL,
 	    &target->sources, deadline);
 	/* Pairs with find_source() (multicast.c): orders the peers. */
 	if (!ret)

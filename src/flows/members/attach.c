@@ -224,17 +224,18 @@ int dfi__attach_find_combiner(struct dfi *dfi, const char *name, uint32_t index,
 	return ret;
 }
 
-/* Encode an endpoint's entry; NULL: no memory. port may be NULL. */
+/* Encode an endpoint's entry; NULL: no memory. datagram_address may be NULL. */
 static void *encode(const struct dfi *dfi, const struct region *region,
     const char *why, const struct shared_counter *sequencer,
-    const struct remote *remote, const struct multicast_address *port,
-    enum attach_end end, size_t *size)
+    const struct remote *remote,
+    const struct multicast_address *datagram_address, enum attach_end end,
+    size_t *size)
 {
 	struct endpoint endpoint = {
 		.node = dfi->node,
 		.cancelled = end == ATTACH_CANCELLED,
 		.done = end == ATTACH_DONE,
-		.has_port = port != NULL,
+		.has_datagram_address = datagram_address != NULL,
 	};
 	const struct transport *transport = NULL;
 
@@ -249,8 +250,8 @@ static void *encode(const struct dfi *dfi, const struct region *region,
 	snprintf(endpoint.region.why, sizeof(endpoint.region.why), "%s", why);
 	if (sequencer)
 		endpoint.sequencer = sequencer->published;
-	if (port)
-		endpoint.port = *port;
+	if (datagram_address)
+		endpoint.datagram_address = *datagram_address;
 	return dfi__endpoint_encode(&endpoint, size);
 }
 
@@ -274,13 +275,13 @@ static int claimed(
 }
 
 int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    const struct remote *remote, const struct multicast_address *port,
-    int64_t deadline)
+    const struct remote *remote,
+    const struct multicast_address *datagram_address, int64_t deadline)
 {
 	char key[KEY_SIZE];
 	size_t size;
 	void *data = encode(
-	    dfi, NULL, "", NULL, remote, port, ATTACH_STAYS, &size);
+	    dfi, NULL, "", NULL, remote, datagram_address, ATTACH_STAYS, &size);
 	int ret;
 
 	if (!data)
@@ -295,14 +296,14 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct region *region, const char *why,
     const struct shared_counter *sequencer,
-    const struct multicast_address *port, struct peers *sources,
+    const struct multicast_address *datagram_address, struct peers *sources,
     int64_t deadline)
 {
 	char key[KEY_SIZE];
 	struct registry_entry entry = { .key = key };
 	uint32_t before;
-	void *data = encode(
-	    dfi, region, why, sequencer, NULL, port, ATTACH_STAYS, &entry.size);
+	void *data = encode(dfi, region, why, sequencer, NULL, datagram_address,
+	    ATTACH_STAYS, &entry.size);
 	int ret;
 
 	if (!data)

@@ -28,12 +28,12 @@ int dfi__attach_find_combiner(struct dfi *dfi, const char *name, uint32_t index,
 
 /*
  * Publish this context's source. If remote isn't NULL, the entry names the
- * region that the source writes to; if port isn't NULL, where its datagrams go.
- * -EEXIST: the index is taken.
+ * region that the source writes to; if datagram_address isn't NULL, where its
+ * datagrams go. -EEXIST: the index is taken.
  */
 int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    const struct remote *remote, const struct multicast_address *port,
-    int64_t deadline);
+    const struct remote *remote,
+    const struct multicast_address *datagram_address, int64_t deadline);
 
 /*
  * Watch the sources and publish this context's target. why: the reason why its
@@ -43,7 +43,7 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct region *region, const char *why,
     const struct shared_counter *sequencer,
-    const struct multicast_address *port, struct peers *sources,
+    const struct multicast_address *datagram_address, struct peers *sources,
     int64_t deadline);
 
 /* How a live target leaves. */

@@ -30,11 +30,11 @@ static void set_gone(struct peer *peer)
 /* Otherwise other endpoints would wait for answers in vain. */
 static void set_again(struct peer *peer, const struct endpoint *endpoint)
 {
-	if (atomic_peek(&peer->state) != PEER_GONE || !endpoint->has_port ||
-	    atomic_peek(&peer->again))
+	if (atomic_peek(&peer->state) != PEER_GONE ||
+	    !endpoint->has_datagram_address || atomic_peek(&peer->again))
 		return;
-	peer->again_port = endpoint->port;
-	/* Pairs with the observe in end.c: publishes again_port. */
+	peer->again_address = endpoint->datagram_address;
+	/* Pairs with the observe in end.c: publishes again_address. */
 	atomic_publish(&peer->again, true);
 }
 

@@ -29,10 +29,10 @@ struct peer {
 	_Atomic bool done;      /* the peer has said that it has received all */
 	/*
 	 * Another peer has attached with the index of one that is gone, and
-	 * must be told so. Publishes again_port, where it is.
+	 * must be told so. Publishes again_address, where it is.
 	 */
 	_Atomic bool again;
-	struct multicast_address again_port;
+	struct multicast_address again_address;
 	struct endpoint endpoint;
 	uint64_t revision; /* the registry's, when the peer attached */
 };

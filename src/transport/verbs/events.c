@@ -35,7 +35,7 @@ static void fail_all(struct verbs *verbs, const char *why)
 	dfi__log(DFI_LOG_ERROR, "verbs: %s: %s: all its connections break",
 	    dfi__verbs_port(&verbs->device).text, why);
 	dfi__verbs_break_all(verbs, why);
-	dfi__verbs_fail_ports(verbs, NULL, NULL, why);
+	dfi__verbs_fail_endpoints(verbs, NULL, NULL, why);
 }
 
 /* Fail the instances that use the device, or a queue of it. */
@@ -78,7 +78,7 @@ static bool is_ours(
 }
 
 /* Fail the datagram endpoint that has this queue pair or channel. */
-static void fail_port(const struct ibv_qp *qp,
+static void fail_endpoint(const struct ibv_qp *qp,
     const struct ibv_comp_channel *channel, const char *why)
 {
 	struct verbs *verbs;
@@ -88,7 +88,7 @@ static void fail_port(const struct ibv_qp *qp,
 		return;
 	pthread_mutex_lock(&all_lock);
 	for (verbs = all; verbs; verbs = verbs->next)
-		dfi__verbs_fail_ports(verbs, qp, channel, why);
+		dfi__verbs_fail_endpoints(verbs, qp, channel, why);
 	pthread_mutex_unlock(&all_lock);
 }
 
@@ -97,7 +97,7 @@ static void qp_failed(struct ibv_qp *qp, const char *why)
 	if (is_ours(qp->srq, NULL))
 		fail_conn(qp->qp_context, why);
 	else
-		fail_port(qp, NULL, why);
+		fail_endpoint(qp, NULL, why);
 }
 
 /* The last receive of a queue pair in an error state was given back. */
@@ -115,7 +115,7 @@ static void gave_back(const struct ibv_qp *qp)
 static void cq_failed(struct ibv_cq *cq, const char *why)
 {
 	if (!is_ours(NULL, cq->channel)) {
-		fail_port(NULL, cq->channel, why);
+		fail_endpoint(NULL, cq->channel, why);
 		return;
 	}
 	if (cq->cq_context)

@@ -100,7 +100,7 @@ void dfi__verbs_query(
 	stats->memory_regions = (stats->receives + VERBS_RECEIVES - 1) /
 	    VERBS_RECEIVES;
 	n_domains = add_connections(verbs, &counts, &rings, stats);
-	dfi__verbs_query_ports(verbs, &counts, stats);
+	dfi__verbs_query_endpoints(verbs, &counts, stats);
 	stats->writes = atomic_peek(&counts.writes);
 	stats->bytes = atomic_peek(&counts.bytes);
 	stats->credits = atomic_peek(&counts.credits);

@@ -36,7 +36,7 @@ struct verbs_conn;
 struct verbs_export;
 struct verbs_link;
 struct verbs_message;
-struct verbs_port;
+struct verbs_endpoint;
 
 /* Receives are posted again this many at a time. */
 #define VERBS_REPOST 32
@@ -111,8 +111,8 @@ struct verbs {
 	_Atomic uint32_t n_stages;   /* registered */
 
 	/* See multicast/multicast.c. */
-	struct verbs_port *ports;
-	struct verbs_counts retired_ports;
+	struct verbs_endpoint *endpoints;
+	struct verbs_counts retired_endpoints;
 };
 
 #endif

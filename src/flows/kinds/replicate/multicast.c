@@ -74,13 +74,13 @@ static bool find_in(
 
 	switch (peers_state(peers, index)) {
 	case PEER_PRESENT:
-		*address = peer->endpoint.port;
-		return peer->endpoint.has_port;
+		*address = peer->endpoint.datagram_address;
+		return peer->endpoint.has_datagram_address;
 	case PEER_GONE:
-		/* Pairs with set_again() (peers.c): orders again_port. */
+		/* Pairs with set_again() (peers.c): orders again_address. */
 		if (!atomic_observe(&peer->again))
 			return false;
-		*address = peer->again_port;
+		*address = peer->again_address;
 		return true;
 	default:
 		return false;

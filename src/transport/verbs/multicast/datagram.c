@@ -16,21 +16,21 @@
 /* How many completions are taken at once. */
 #define BATCH VERBS_REPOST
 
-static int broken(struct verbs_port *port)
+static int broken(struct verbs_endpoint *endpoint)
 {
 	return dfi__fail(-ECONNRESET, "verbs: %s: multicast group %s: %s",
-	    dfi__verbs_gid(&port->verbs->device).text, port->attr.group,
-	    atomic_peek(&port->failed));
+	    dfi__verbs_gid(&endpoint->verbs->device).text, endpoint->attr.group,
+	    atomic_peek(&endpoint->failed));
 }
 
-static inline bool has_failed(const struct verbs_port *port)
+static inline bool has_failed(const struct verbs_endpoint *endpoint)
 {
-	/* Pairs with dfi__verbs_port_fail(): the text. */
-	return unlikely(atomic_observe(&port->failed) != NULL);
+	/* Pairs with dfi__verbs_endpoint_fail(): the text. */
+	return unlikely(atomic_observe(&endpoint->failed) != NULL);
 }
 
-int dfi__verbs_port_receive(
-    struct verbs_port *port, const uint64_t *numbers, uint32_t n)
+int dfi__verbs_endpoint_receive(
+    struct verbs_endpoint *endpoint, const uint64_t *numbers, uint32_t n)
 {
 	struct ibv_recv_wr wrs[VERBS_REPOST], *bad;
 	struct ibv_sge sges[VERBS_REPOST];
@@ -38,10 +38,10 @@ int dfi__verbs_port_receive(
 
 	for (i = 0; i < n; i++) {
 		sges[i] = (struct ibv_sge){
-			.addr = (uintptr_t)port->buffers +
-			    numbers[i] * port->receive_size,
-			.length = port->receive_size,
-			.lkey = port->buffers_mr->lkey,
+			.addr = (uintptr_t)endpoint->buffers +
+			    numbers[i] * endpoint->receive_size,
+			.length = endpoint->receive_size,
+			.lkey = endpoint->buffers_mr->lkey,
 		};
 		wrs[i] = (struct ibv_recv_wr){
 			.wr_id = numbers[i],
@@ -50,52 +50,53 @@ int dfi__verbs_port_receive(
 			.num_sge = 1,
 		};
 	}
-	return ibv_post_recv(port->id->qp, wrs, &bad);
+	return ibv_post_recv(endpoint->id->qp, wrs, &bad);
 }
 
 /* Take the completions of sends. */
-static int poll_sends(struct verbs_port *port)
+static int poll_sends(struct verbs_endpoint *endpoint)
 {
 	struct ibv_wc wcs[8];
-	int i, n = ibv_poll_cq(port->sends, 8, wcs);
+	int i, n = ibv_poll_cq(endpoint->sends, 8, wcs);
 
 	for (i = 0; i < n && wcs[i].status == IBV_WC_SUCCESS; i++)
-		port->completed = wcs[i].wr_id;
+		endpoint->completed = wcs[i].wr_id;
 	if (n >= 0 && i == n)
 		return 0;
-	dfi__verbs_port_fail(port,
+	dfi__verbs_endpoint_fail(endpoint,
 	    n < 0 ? "its completion queue failed"
 		  : ibv_wc_status_str(wcs[i].status));
-	return broken(port);
+	return broken(endpoint);
 }
 
-int dfi__verbs_port_room(struct multicast_port *base)
+int dfi__verbs_endpoint_room(struct multicast_endpoint *base)
 {
-	struct verbs_port *port = (struct verbs_port *)base;
+	struct verbs_endpoint *endpoint = (struct verbs_endpoint *)base;
 
-	if (has_failed(port))
-		return broken(port);
-	if (port->posted - port->completed >= port->max_sends / 2 &&
-	    poll_sends(port) < 0)
+	if (has_failed(endpoint))
+		return broken(endpoint);
+	if (endpoint->posted - endpoint->completed >= endpoint->max_sends / 2 &&
+	    poll_sends(endpoint) < 0)
 		return -ECONNRESET;
-	return port->posted - port->completed < port->max_sends;
+	return endpoint->posted - endpoint->completed < endpoint->max_sends;
 }
 
 /* The header is the caller's: unless it is sent inline, it is copied. */
-static int post(struct verbs_port *port, const struct multicast_peer *peer,
-    struct ibv_sge *parts, int n_parts, bool is_inline)
+static int post(struct verbs_endpoint *endpoint,
+    const struct multicast_peer *peer, struct ibv_sge *parts, int n_parts,
+    bool is_inline)
 {
 	struct ibv_send_wr wr = {
-		.wr_id = port->posted + 1,
+		.wr_id = endpoint->posted + 1,
 		.sg_list = parts,
 		.num_sge = n_parts,
 		.opcode = IBV_WR_SEND,
 		.send_flags = is_inline ? IBV_SEND_INLINE : 0,
 		.wr.ud = { .ah = peer->ah,
 		    .remote_qpn = peer->number,
-		    .remote_qkey = port->attr.key },
+		    .remote_qkey = endpoint->attr.key },
 	};
-	struct verbs_counts *counts = &port->counts;
+	struct verbs_counts *counts = &endpoint->counts;
 	struct ibv_send_wr *bad;
 	int err;
 
@@ -104,27 +105,27 @@ static int post(struct verbs_port *port, const struct multicast_peer *peer,
 		verbs_count(&counts->signalled, 1);
 	}
 	verbs_count(&counts->doorbells, 1);
-	err = ibv_post_send(port->id->qp, &wr, &bad);
+	err = ibv_post_send(endpoint->id->qp, &wr, &bad);
 	if (unlikely(err != 0)) {
-		dfi__verbs_port_fail(port, strerror(err));
-		return broken(port);
+		dfi__verbs_endpoint_fail(endpoint, strerror(err));
+		return broken(endpoint);
 	}
-	port->posted++;
+	endpoint->posted++;
 	verbs_count(&counts->messages, 1);
 	verbs_count(&counts->bytes,
 	    parts[0].length + (n_parts > 1 ? parts[1].length : 0));
 	return 0;
 }
 
-int dfi__verbs_port_send(struct multicast_port *base,
+int dfi__verbs_endpoint_send(struct multicast_endpoint *base,
     struct multicast_peer *peer, const void *header, size_t header_size,
     const void *payload, size_t payload_size)
 {
-	struct verbs_port *port = (struct verbs_port *)base;
-	bool is_inline = header_size + payload_size <= port->max_inline;
+	struct verbs_endpoint *endpoint = (struct verbs_endpoint *)base;
+	bool is_inline = header_size + payload_size <= endpoint->max_inline;
 	struct ibv_sge parts[2];
 	char *copy;
-	int ret = dfi__verbs_port_room(base);
+	int ret = dfi__verbs_endpoint_room(base);
 
 	if (unlikely(ret <= 0))
 		return ret < 0 ? ret : -EAGAIN;
@@ -132,16 +133,17 @@ int dfi__verbs_port_send(struct multicast_port *base,
 	    header_size + payload_size > base->max_size)
 		return dfi__fail(-EMSGSIZE,
 		    "verbs: a datagram of %zu bytes, with a header of %zu, on "
-		    "a port for %u",
+		    "an endpoint for %u",
 		    header_size + payload_size, header_size, base->max_size);
 	parts[0] = (struct ibv_sge){
 		.addr = (uintptr_t)header,
 		.length = (uint32_t)header_size,
-		.lkey = port->buffers_mr->lkey,
+		.lkey = endpoint->buffers_mr->lkey,
 	};
 	if (!is_inline) {
-		copy = port->headers +
-		    port->posted % port->max_sends * MULTICAST_HEADER_MAX;
+		copy = endpoint->headers +
+		    endpoint->posted % endpoint->max_sends *
+			MULTICAST_HEADER_MAX;
 		memcpy(copy, header, header_size);
 		parts[0].addr = (uintptr_t)copy;
 	}
@@ -149,47 +151,48 @@ int dfi__verbs_port_send(struct multicast_port *base,
 		parts[1] = (struct ibv_sge){
 			.addr = (uintptr_t)payload,
 			.length = (uint32_t)payload_size,
-			.lkey = port->memory_mr->lkey,
+			.lkey = endpoint->memory_mr->lkey,
 		};
-	return post(port, peer ? peer : &port->group, parts,
+	return post(endpoint, peer ? peer : &endpoint->group, parts,
 	    payload_size ? 2 : 1, is_inline);
 }
 
-static void take(struct verbs_port *port, const struct ibv_wc *wc)
+static void take(struct verbs_endpoint *endpoint, const struct ibv_wc *wc)
 {
-	const char *at = port->buffers + wc->wr_id * port->receive_size;
+	const char *at = endpoint->buffers + wc->wr_id * endpoint->receive_size;
 
 	if (wc->byte_len > VERBS_GRH)
-		port->attr.received(
-		    port->attr.arg, at + VERBS_GRH, wc->byte_len - VERBS_GRH);
+		endpoint->attr.received(endpoint->attr.arg, at + VERBS_GRH,
+		    wc->byte_len - VERBS_GRH);
 }
 
-int dfi__verbs_port_progress(struct multicast_port *base)
+int dfi__verbs_endpoint_progress(struct multicast_endpoint *base)
 {
-	struct verbs_port *port = (struct verbs_port *)base;
+	struct verbs_endpoint *endpoint = (struct verbs_endpoint *)base;
 	uint64_t numbers[BATCH];
 	struct ibv_wc wcs[BATCH];
 	int i, n, err, total = 0;
 
 	do {
-		if (has_failed(port))
-			return broken(port);
-		n = ibv_poll_cq(port->arrivals, BATCH, wcs);
+		if (has_failed(endpoint))
+			return broken(endpoint);
+		n = ibv_poll_cq(endpoint->arrivals, BATCH, wcs);
 		for (i = 0; i < n && wcs[i].status == IBV_WC_SUCCESS; i++) {
-			take(port, &wcs[i]);
+			take(endpoint, &wcs[i]);
 			numbers[i] = wcs[i].wr_id;
 		}
 		if (n < 0 || i < n) {
-			dfi__verbs_port_fail(port,
+			dfi__verbs_endpoint_fail(endpoint,
 			    n < 0 ? "the queue of what arrives can't be read"
 				  : ibv_wc_status_str(wcs[i].status));
-			return broken(port);
+			return broken(endpoint);
 		}
-		err = n ? dfi__verbs_port_receive(port, numbers, (uint32_t)n)
+		err = n ? dfi__verbs_endpoint_receive(
+			      endpoint, numbers, (uint32_t)n)
 			: 0;
 		if (err) {
-			dfi__verbs_port_fail(port, strerror(err));
-			return broken(port);
+			dfi__verbs_endpoint_fail(endpoint, strerror(err));
+			return broken(endpoint);
 		}
 		total += n;
 	} while (n == BATCH);
