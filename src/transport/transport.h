@@ -624,12 +624,12 @@ static inline void stats_count(
  * The size of memory for a send buffer or a shadow ring (struct remote). huge:
  * of required huge pages; with optional ones it may take as much.
  */
-#define TRANSPORT_IMAGE_PAGE 4096
+#define TRANSPORT_SHADOW_PAGE 4096
 #define TRANSPORT_HUGE_PAGE (UINT64_C(2) << 20)
-static inline uint64_t transport_image_bytes(uint64_t size, bool huge)
+static inline uint64_t transport_shadow_bytes(uint64_t size, bool huge)
 {
 	return align_up(
-	    size, huge ? TRANSPORT_HUGE_PAGE : TRANSPORT_IMAGE_PAGE);
+	    size, huge ? TRANSPORT_HUGE_PAGE : TRANSPORT_SHADOW_PAGE);
 }
 
 /*
@@ -646,7 +646,7 @@ static inline bool transport_region_fits(uint64_t size, uint64_t bytes)
  * How many bytes of the ring a shadow ring has. With a send buffer, it has what
  * precedes the slots, and then the footers, which may differ from ring to ring.
  */
-static inline uint64_t transport_image_size(
+static inline uint64_t transport_shadow_size(
     const struct ring_layout *layout, bool staged)
 {
 	return staged ? layout->first_slot +

@@ -961,7 +961,7 @@ Test(combine_source, fails_when_its_target_closes)
 
 Test(combine_source, takes_what_was_estimated)
 {
-	bool images = over_verbs();
+	bool has_shadow = over_verbs();
 	struct dfi_flow_attr attr = kv_attr(3, DFI_COMBINING_ALWAYS);
 	struct dfi_flow_needs estimate, off;
 	struct dfi_target *targets[3];
@@ -986,7 +986,7 @@ Test(combine_source, takes_what_was_estimated)
 	for (i = 0; i < 2; i++) {
 		snprintf(limit, sizeof(limit), "%lu",
 		    (unsigned long)(estimate.source_bytes +
-			(images ? 3 * estimate.shadow_bytes : 0) - !i));
+			(has_shadow ? 3 * estimate.shadow_bytes : 0) - !i));
 		setenv("DFI_RING_MEMORY_LIMIT", limit, 1);
 		tight = rig_join(&rig);
 		unsetenv("DFI_RING_MEMORY_LIMIT");

@@ -676,8 +676,8 @@ Test(estimate, bound_on_ring_memory_is_kept_to_the_byte)
 
 /*
  * A source's segment, where it builds what goes to all targets; over RDMA then
- * its stage, in place of that, and the image of its ring. There is one target:
- * images of more would take what a segment must not take beside the stage.
+ * its stage, in place of that, and its shadow ring. There is one target: shadow
+ * rings of more would take what a segment must not take beside the stage.
  */
 static void check_limit(const struct dfi_flow_attr *attr, bool exact)
 {
@@ -834,7 +834,7 @@ static void limit_address_space(uint64_t more, struct rlimit *old)
 	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
 }
 
-/* A target's region, and what a source has of it: mapped, or an image. */
+/* A target's region, and what a source has of it: mapped, or a shadow ring. */
 Test(estimate, no_address_space_left_is_refused)
 {
 	struct dfi_flow_attr attr = kv_attr(1, 1, 1 << 20, 64);

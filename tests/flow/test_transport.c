@@ -419,7 +419,7 @@ Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
 	    from.broken_connections + counter(&from, "fatal_events"), 0);
 	cr_assert_eq(to.broken_connections + counter(&to, "fatal_events"), 0);
 	cr_assert_gt(counter(&from, "port"), 0);
-	/* Messages, and the ring's image or the ring. */
+	/* Messages, and the shadow ring or the ring. */
 	cr_assert_eq(from.memory_regions, 2);
 	cr_assert_eq(to.memory_regions, 2);
 	cr_assert_neq(from.device[0], '\0');

@@ -24,7 +24,7 @@ enum operation {
 	SAY,       /* any message, of any size */
 	SAY_RIGHT, /* a message with numbers that there are */
 	TELL,      /* immediate data */
-	WRITE,     /* into a region, or the image of a remote */
+	WRITE,     /* into a region, or the shadow ring of a remote */
 	SEAL,      /* a segment with the footer that is expected */
 	READ,      /* our reader */
 	SEND,      /* our writer */

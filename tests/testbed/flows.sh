@@ -76,13 +76,13 @@ declare -A without=(
 # It shares one processor among its threads, wherever it runs.
 crowd=test_crowd
 # It depends on the huge pages of the machine, and comes last.
-images=test_images
+shadows=test_shadow_rings
 
 for path in tests/flow/test_*; do
 	test=${path##*/}
 	if [ "${without[$test]-}" ]; then
 		echo "== flow/$test is left out: ${without[$test]}"
-	elif [[ " $waiting ${twice[*]} ${once[*]} ${above[*]} $crowd $images " != \
+	elif [[ " $waiting ${twice[*]} ${once[*]} ${above[*]} $crowd $shadows " != \
 		*" $test "* ]]; then
 		echo "flow/$test is in no list of $script"
 		status=1
@@ -127,7 +127,7 @@ declare -A footers=(
 	[flow/test_groups]="--filter=groups_naive/@(random_*|largest_*|set_*|*cursor*|*span*)")
 others=(unit/test_multicast "${once[@]/#/flow/}"
 	proc/test_{messages,order,processes,replicate,stalls,sequencers,trees,windows}
-	"flow/$images" "flow/$crowd")
+	"flow/$shadows" "flow/$crowd")
 
 half() # FIRST WAY...
 {
@@ -174,7 +174,7 @@ esac
 # Huge pages are the machine's: they are reserved in a VM only.
 if [[ $part == @(all|even) && $(hostname) == node0 ]]; then
 	sysctl -qw vm.nr_hugepages=16
-	run flow/$images
+	run flow/$shadows
 	sysctl -qw vm.nr_hugepages=0
 fi
 

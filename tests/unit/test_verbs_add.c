@@ -94,7 +94,7 @@ static void start(void)
 	words = (struct verbs_remote){
 		.base = { .transport = &verbs.base, .ring = (char *)ring },
 		.conn = &conn,
-		.image = { .mr = &mr },
+		.shadow = { .mr = &mr },
 		.address = 4096,
 	};
 }

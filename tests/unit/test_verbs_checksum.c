@@ -202,7 +202,7 @@ static void start_source(const struct ring_geometry *g)
 		    .ring = zeroed(g->ring_size) },
 		.conn = &conn,
 		.layout = export.layout,
-		.image.mr = &mr,
+		.shadow.mr = &mr,
 		.to_link = answer.link,
 		.notify = answer.notify,
 		.address = answer.address,

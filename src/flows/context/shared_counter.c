@@ -26,9 +26,9 @@ uint64_t dfi__shared_counter_bytes(const struct dfi *dfi)
 	    dfi->transport, DISPENSER_REGION_SIZE);
 }
 
-uint64_t dfi__shared_counter_image_bytes(const struct dfi *dfi)
+uint64_t dfi__shared_counter_shadow_bytes(const struct dfi *dfi)
 {
-	return transport_image_bytes(transport_image_size(&layout, false),
+	return transport_shadow_bytes(transport_shadow_size(&layout, false),
 	    dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
 }
 

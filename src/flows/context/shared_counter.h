@@ -64,7 +64,7 @@ void dfi__shared_counter_destroy(struct shared_counter *shared_counter);
  * through a device.
  */
 uint64_t dfi__shared_counter_bytes(const struct dfi *dfi);
-uint64_t dfi__shared_counter_image_bytes(const struct dfi *dfi);
+uint64_t dfi__shared_counter_shadow_bytes(const struct dfi *dfi);
 
 /* A user's handle; one thread at a time takes numbers from it. */
 struct shared_counter_user {

@@ -45,7 +45,7 @@ static uint64_t rings_bytes(const struct dfi *dfi, const struct flow *part)
 /* The bytes of memory from which a device sends this many. */
 static uint64_t locked_bytes(const struct dfi *dfi, uint64_t size)
 {
-	return transport_image_bytes(
+	return transport_shadow_bytes(
 	    size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
 }
 
@@ -53,13 +53,13 @@ static uint64_t locked_bytes(const struct dfi *dfi, uint64_t size)
  * The bytes of a shadow ring. A replicate flow builds segments in a send
  * buffer.
  */
-static uint64_t image_bytes(const struct dfi *dfi, const struct flow *part)
+static uint64_t shadow_bytes(const struct dfi *dfi, const struct flow *part)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(part);
 	struct ring_layout layout = ring_layout(&geometry, part->n_sources);
 
 	return locked_bytes(
-	    dfi, transport_image_size(&layout, part->kind == DFI_REPLICATE));
+	    dfi, transport_shadow_size(&layout, part->kind == DFI_REPLICATE));
 }
 
 /* The receives of an end of a part whose incoming rings a device writes. */
@@ -77,7 +77,7 @@ static uint64_t receives(const struct flow *part)
  * of its senders.
  */
 struct part_bytes {
-	uint64_t rings, images, receives;
+	uint64_t rings, shadows, receives;
 };
 
 static int fill_part(const struct dfi *dfi, const struct flow *flow,
@@ -92,7 +92,7 @@ static int fill_part(const struct dfi *dfi, const struct flow *flow,
 					      : dfi__tree_target(&part);
 	if (!ret) {
 		bytes->rings = rings_bytes(dfi, &part);
-		bytes->images = image_bytes(dfi, &part);
+		bytes->shadows = shadow_bytes(dfi, &part);
 		bytes->receives = receives(&part);
 	}
 	dfi__flow_free(&part);
@@ -109,8 +109,8 @@ static void fill_tree_network(const struct flow *flow,
 {
 	uint64_t lowest = dfi__tree_top(flow) ? 1 : flow->n_targets;
 
-	estimate->shadow_bytes = first->images;
-	estimate->combiner_shadow_bytes = target->images;
+	estimate->shadow_bytes = first->shadows;
+	estimate->combiner_shadow_bytes = target->shadows;
 	estimate->source_queue_pairs = 1;
 	estimate->target_receives = target->receives;
 	estimate->source_receives = TRANSPORT_RING_RECEIVES;
@@ -169,7 +169,7 @@ static int fill_network(
 	estimate->source_receives = flow->ordered * TRANSPORT_RING_RECEIVES;
 	if (flow->ordered)
 		estimate->sequencer_shadow_bytes =
-		    dfi__shared_counter_image_bytes(dfi);
+		    dfi__shared_counter_shadow_bytes(dfi);
 	if (flow_is_multicast(flow)) {
 		ret = dfi__multicast_flow_bytes(dfi, flow,
 		    &estimate->target_datagram_bytes,
@@ -183,7 +183,7 @@ static int fill_network(
 		estimate->source_queue_pairs++;
 		return 0;
 	}
-	estimate->shadow_bytes = image_bytes(dfi, flow);
+	estimate->shadow_bytes = shadow_bytes(dfi, flow);
 	if (flow->kind == DFI_REPLICATE)
 		estimate->send_buffer_bytes = locked_bytes(
 		    dfi, dfi__replica_stage_size(&geometry));

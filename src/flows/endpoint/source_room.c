@@ -63,15 +63,15 @@ int dfi__source_way(const struct dfi_source *source,
 	return dfi__network_reach(dfi, address, transport);
 }
 
-static uint64_t image_bytes(const struct dfi_source *source, uint64_t size)
+static uint64_t shadow_bytes(const struct dfi_source *source, uint64_t size)
 {
-	return transport_image_bytes(
+	return transport_shadow_bytes(
 	    size, source->dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
 }
 
 static uint64_t stage_bytes(const struct dfi_source *source)
 {
-	return image_bytes(source,
+	return shadow_bytes(source,
 	    dfi__replica_stage_size(&source->replica_writer->lane.geometry));
 }
 
@@ -83,13 +83,13 @@ static uint64_t stage_counts(const struct dfi_source *source)
 }
 
 /* The bytes of the shadow ring of one ring. */
-static uint64_t ring_image_bytes(const struct dfi_source *source, bool staged)
+static uint64_t ring_shadow_bytes(const struct dfi_source *source, bool staged)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
 	struct ring_layout layout = ring_layout(
 	    &geometry, source->flow.n_sources);
 
-	return image_bytes(source, transport_image_size(&layout, staged));
+	return shadow_bytes(source, transport_shadow_size(&layout, staged));
 }
 
 /* A device that sends from a send buffer locks its memory. */
@@ -137,7 +137,7 @@ static bool add_target(
 		return true;
 	}
 	add_device(source, transport, need);
-	bytes = ring_image_bytes(source, source->replica_writer != NULL);
+	bytes = ring_shadow_bytes(source, source->replica_writer != NULL);
 	need->reserved += bytes;
 	need->locked += bytes;
 	need->counted += bytes;
@@ -152,7 +152,7 @@ static void add_sequencer(struct dfi_source *source, struct need *need)
 	const struct endpoint *holder = &source->targets.peer[0].endpoint;
 	const struct region_address *address = dfi__region_network(
 	    &holder->sequencer);
-	uint64_t bytes = dfi__shared_counter_image_bytes(source->dfi);
+	uint64_t bytes = dfi__shared_counter_shadow_bytes(source->dfi);
 	struct transport *transport;
 
 	if (!address ||
@@ -261,5 +261,5 @@ int dfi__source_take_shadow(struct dfi_source *source,
 	if (ret < 0)
 		return ret;
 	*stage = source->replica_writer ? source->replica_writer->stage : NULL;
-	return spend(source, ring_image_bytes(source, *stage != NULL));
+	return spend(source, ring_shadow_bytes(source, *stage != NULL));
 }

@@ -112,7 +112,7 @@ static struct loopback_remote *new_remote(
 {
 	struct loopback_remote *remote = calloc(1, sizeof(*remote));
 	uint64_t size = align_up(
-	    transport_image_size(layout, stage != NULL), RING_ALIGNMENT);
+	    transport_shadow_size(layout, stage != NULL), RING_ALIGNMENT);
 
 	assert(remote);
 	remote->base.ring = aligned_alloc(RING_ALIGNMENT, size);

@@ -148,7 +148,7 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 		.key = name->key,
 		.address = (uintptr_t)remote->base.ring,
 		.size = remote->layout.ring_size,
-		.rkey = remote->image.mr->rkey,
+		.rkey = remote->shadow.mr->rkey,
 		.ring = ring,
 	};
 	int ret = dfi__verbs_send(

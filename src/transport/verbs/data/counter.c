@@ -50,7 +50,7 @@ int dfi__verbs_add(struct remote *base, uint64_t offset, uint64_t n)
 	struct ibv_sge result = {
 		.addr = (uintptr_t)word,
 		.length = sizeof(*word),
-		.lkey = remote->image.mr->lkey,
+		.lkey = remote->shadow.mr->lkey,
 	};
 	struct ibv_send_wr wr = {
 		.sg_list = &result,

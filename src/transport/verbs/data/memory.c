@@ -193,13 +193,13 @@ int dfi__verbs_memory_create(const struct verbs *verbs, uint64_t size,
 {
 	uint32_t huge_pages = verbs->settings->huge_pages;
 
-	memory->size = transport_image_bytes(size, true);
+	memory->size = transport_shadow_bytes(size, true);
 	if (huge_pages == HUGE_PAGES_REQUIRE)
 		return create_huge(verbs, memory, access);
 	if (huge_pages == HUGE_PAGES_TRY && size >= LEAST_HUGE &&
 	    !create_huge(verbs, memory, access))
 		return 0;
-	memory->size = transport_image_bytes(size, false);
+	memory->size = transport_shadow_bytes(size, false);
 	return create_ordinary(verbs, memory, access);
 }
 

@@ -71,7 +71,7 @@ struct verbs_remote {
 	struct remote base;
 	struct verbs_conn *conn;
 	struct ring_layout layout;
-	struct verbs_memory image; /* of the ring */
+	struct verbs_memory shadow; /* of the ring */
 	uint32_t stage_key; /* the send buffer's local key, if it has one */
 	uint32_t link;      /* number of our link */
 	uint32_t to_link;

@@ -180,17 +180,17 @@ int dfi__verbs_create_shadow(struct verbs *verbs, struct verbs_remote *remote)
 		return ret;
 	}
 	ret = dfi__verbs_memory_create(verbs,
-	    transport_image_size(&remote->layout, remote->base.stage != NULL),
-	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &remote->image);
+	    transport_shadow_size(&remote->layout, remote->base.stage != NULL),
+	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &remote->shadow);
 	if (!ret)
-		remote->base.ring = remote->image.at;
+		remote->base.ring = remote->shadow.at;
 	return ret;
 }
 
 void dfi__verbs_free_shadow(struct verbs_remote *remote)
 {
 	if (remote->base.ring)
-		dfi__verbs_memory_free(&remote->image);
+		dfi__verbs_memory_free(&remote->shadow);
 	if (remote->base.stage)
 		leave(remote);
 }

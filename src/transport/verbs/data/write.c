@@ -20,7 +20,7 @@ static struct ibv_sge part_of(
 	return (struct ibv_sge){
 		.addr = (uintptr_t)remote->base.ring + offset,
 		.length = (uint32_t)size,
-		.lkey = remote->image.mr->lkey,
+		.lkey = remote->shadow.mr->lkey,
 	};
 }
 
@@ -78,7 +78,7 @@ static int post_payload(
 }
 
 /* Where the footer of a segment lies to be sent: each has its own place. */
-static uint64_t footer_in_image(
+static uint64_t footer_in_shadow(
     const struct verbs_remote *remote, uint64_t offset)
 {
 	const struct ring_layout *layout = &remote->layout;
@@ -94,7 +94,7 @@ static uint64_t footer_in_image(
 static uint64_t put_footer(const struct verbs_remote *remote,
     const struct transport_write *write, uint64_t state)
 {
-	uint64_t offset = footer_in_image(remote, write->footer_offset);
+	uint64_t offset = footer_in_shadow(remote, write->footer_offset);
 	uint64_t *footer = (uint64_t *)(void *)(remote->base.ring + offset);
 
 	footer[0] = write->footer[0];

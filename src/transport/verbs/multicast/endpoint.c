@@ -99,7 +99,7 @@ static uint64_t buffers_size(const struct verbs_endpoint *endpoint)
 {
 	return align_up(receives_size(endpoint) +
 		(uint64_t)endpoint->max_sends * MULTICAST_HEADER_MAX,
-	    TRANSPORT_IMAGE_PAGE);
+	    TRANSPORT_SHADOW_PAGE);
 }
 
 static int choose_sizes(struct verbs_endpoint *endpoint)

@@ -36,7 +36,7 @@ static uint64_t messages_of(struct dfi *dfi)
 }
 
 /* Bytes of private huge pages in this process; only shadow rings have any. */
-static uint64_t huge_images(void)
+static uint64_t huge_shadow_rings(void)
 {
 	FILE *file = fopen("/proc/self/maps", "r");
 	uint64_t start, end, sum = 0;
@@ -90,13 +90,13 @@ static void move_tuples(struct dfi_source *source, struct dfi_target *target)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-static bool no_huge_images(void *arg)
+static bool no_huge_shadow_rings(void *arg)
 {
 	(void)arg;
-	return huge_images() == 0;
+	return huge_shadow_rings() == 0;
 }
 
-Test(images, lie_on_huge_pages_that_are_free)
+Test(shadow_rings, lie_on_huge_pages_that_are_free)
 {
 	struct dfi_target *target;
 	struct dfi_source *source;
@@ -106,16 +106,16 @@ Test(images, lie_on_huge_pages_that_are_free)
 	start("try");
 	create_flow(2 * MIB);
 	target = open_target(rig.dfi, "f", 0, 0);
-	cr_assert_eq(huge_images(), 0);
+	cr_assert_eq(huge_shadow_rings(), 0);
 	source = open_source(rig.other, "f", 0, 0);
-	cr_assert_eq(
-	    huge_images(), 4 * MIB, "%lu", (unsigned long)huge_images());
+	cr_assert_eq(huge_shadow_rings(), 4 * MIB, "%lu",
+	    (unsigned long)huge_shadow_rings());
 	move_tuples(source, target);
-	cr_assert(eventually(no_huge_images, NULL));
+	cr_assert(eventually(no_huge_shadow_rings, NULL));
 	rig_stop(&rig);
 }
 
-Test(images, lie_on_ordinary_pages_if_no_others_are_wanted)
+Test(shadow_rings, lie_on_ordinary_pages_if_no_others_are_wanted)
 {
 	struct dfi_target *target;
 	struct dfi_source *source;
@@ -124,12 +124,12 @@ Test(images, lie_on_ordinary_pages_if_no_others_are_wanted)
 	create_flow(2 * MIB);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, 0);
-	cr_assert_eq(huge_images(), 0);
+	cr_assert_eq(huge_shadow_rings(), 0);
 	move_tuples(source, target);
 	rig_stop(&rig);
 }
 
-Test(images, lie_on_ordinary_pages_if_no_others_are_free)
+Test(shadow_rings, lie_on_ordinary_pages_if_no_others_are_free)
 {
 	struct dfi_target *target;
 	struct dfi_source *source;
@@ -140,12 +140,12 @@ Test(images, lie_on_ordinary_pages_if_no_others_are_free)
 	create_flow(2 * MIB);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, 0);
-	cr_assert_eq(huge_images(), 0);
+	cr_assert_eq(huge_shadow_rings(), 0);
 	move_tuples(source, target);
 	rig_stop(&rig);
 }
 
-Test(images, need_huge_pages_that_are_required)
+Test(shadow_rings, need_huge_pages_that_are_required)
 {
 	unsigned long pages = free_huge_pages();
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
@@ -162,13 +162,13 @@ Test(images, need_huge_pages_that_are_required)
 	assert_error(dfi_source_open(rig.other, "f", 0, &attr, &source),
 	    -ENOMEM, " port ", "bytes of huge pages", "vm.nr_hugepages",
 	    "DFI_HUGE_PAGES=try");
-	cr_assert_eq(huge_images(), 0);
+	cr_assert_eq(huge_shadow_rings(), 0);
 	dfi_target_close(target);
 	rig_stop(&rig);
 }
 
-/* The first of a source's two images would be had, and both are missing. */
-Test(images, need_huge_pages_for_all_before_the_first_is_had)
+/* The first of a source's two shadow rings fits, and both are missing. */
+Test(shadow_rings, need_huge_pages_for_all_before_the_first_is_had)
 {
 	unsigned long pages = free_huge_pages(), each = pages / 3;
 	struct dfi_target *targets[2];
