@@ -49,10 +49,10 @@ void dfi__replica_free(struct replica_writer *replica_writer)
 {
 	free(replica_writer->room);
 	replica_writer->room = NULL;
-	if (replica_writer->stage)
-		replica_writer->stage->transport->ops->ring.stage_free(
-		    replica_writer->stage);
-	replica_writer->stage = NULL;
+	if (replica_writer->send_buffer)
+		replica_writer->send_buffer->transport->ops->ring
+		    .send_buffer_free(replica_writer->send_buffer);
+	replica_writer->send_buffer = NULL;
 	dfi__shared_ring_free(&replica_writer->shared_ring);
 }
 
@@ -61,32 +61,32 @@ void dfi__replica_free(struct replica_writer *replica_writer)
  * slot, for the targets that the segment is not for: they get the header
  * without tuples.
  */
-static uint64_t stage_slot(const struct ring_geometry *g, uint32_t slot)
+static uint64_t send_buffer_slot(const struct ring_geometry *g, uint32_t slot)
 {
 	return (uint64_t)g->slot_size * slot;
 }
 
-static uint64_t stage_empty(const struct ring_geometry *g, uint32_t slot)
+static uint64_t send_buffer_empty(const struct ring_geometry *g, uint32_t slot)
 {
-	return stage_slot(g, g->segment_count) +
+	return send_buffer_slot(g, g->segment_count) +
 	    (uint64_t)slot * sizeof(struct segment_header);
 }
 
-uint64_t dfi__replica_stage_size(const struct ring_geometry *geometry)
+uint64_t dfi__replica_send_buffer_size(const struct ring_geometry *geometry)
 {
 	uint32_t n_empty = geometry->parts & SEGMENT_TARGETS
 	    ? geometry->segment_count
 	    : 0;
 
-	return stage_empty(geometry, n_empty) + TRANSPORT_STAGE_PAD;
+	return send_buffer_empty(geometry, n_empty) + TRANSPORT_SEND_BUFFER_PAD;
 }
 
-void dfi__replica_use_stage(
-    struct replica_writer *replica_writer, struct stage *stage)
+void dfi__replica_use_send_buffer(
+    struct replica_writer *replica_writer, struct send_buffer *send_buffer)
 {
 	free(replica_writer->room);
 	replica_writer->room = NULL;
-	replica_writer->stage = stage;
+	replica_writer->send_buffer = send_buffer;
 }
 
 /* Where the tuples of the next segment are built. */
@@ -94,9 +94,10 @@ static char *lane_payload(const struct replica_writer *replica_writer)
 {
 	const struct ring_geometry *g = &replica_writer->lane.geometry;
 
-	return replica_writer->stage ? replica_writer->stage->at +
-		stage_slot(g, replica_writer->lane.slot) + g->payload_offset
-				     : replica_writer->room;
+	return replica_writer->send_buffer ? replica_writer->send_buffer->at +
+		send_buffer_slot(g, replica_writer->lane.slot) +
+		g->payload_offset
+					   : replica_writer->room;
 }
 
 /*
@@ -179,7 +180,7 @@ int dfi__replica_open(struct replica_writer *replica_writer)
  * behind a part that was sent moves to its own slot: the target gives the slot
  * of that part back.
  */
-static void settle_in_stage(
+static void settle_in_send_buffer(
     struct replica_writer *replica_writer, uint64_t used)
 {
 	const struct ring_geometry *g = &replica_writer->lane.geometry;
@@ -194,24 +195,24 @@ static void settle_in_stage(
 		dfi__writer_fill_header(&replica_writer->lane, payload, used);
 	if (unlikely(g->parts & SEGMENT_TARGETS))
 		dfi__writer_fill_header(&replica_writer->lane,
-		    replica_writer->stage->at +
-			stage_empty(g, replica_writer->lane.slot) +
+		    replica_writer->send_buffer->at +
+			send_buffer_empty(g, replica_writer->lane.slot) +
 			g->payload_offset,
 		    0);
 }
 
 /* Send to a ring that a device writes. */
-static int publish_staged(
+static int publish_from_send_buffer(
     struct replica_writer *replica_writer, uint32_t ring, uint64_t used)
 {
 	const struct ring_geometry *g = &replica_writer->lane.geometry;
-	const char *at = replica_writer->stage->at;
+	const char *at = replica_writer->send_buffer->at;
 
 	if (replica_addresses(replica_writer, ring))
 		return dfi__writer_publish_from(&replica_writer->rings[ring],
-		    at + stage_slot(g, replica_writer->lane.slot), used);
+		    at + send_buffer_slot(g, replica_writer->lane.slot), used);
 	return dfi__writer_publish_from(&replica_writer->rings[ring],
-	    at + stage_empty(g, replica_writer->lane.slot), 0);
+	    at + send_buffer_empty(g, replica_writer->lane.slot), 0);
 }
 
 /* Copy into a ring that is mapped. */
@@ -236,13 +237,13 @@ static int send_all(struct replica_writer *replica_writer, uint64_t used)
 	replica_writer->lane.targets = replica_writer->targets;
 	if (replica_writer->shared_ring.region)
 		return dfi__writer_publish(&replica_writer->lane, used);
-	if (replica_writer->stage)
-		settle_in_stage(replica_writer, used);
+	if (replica_writer->send_buffer)
+		settle_in_send_buffer(replica_writer, used);
 	for (i = 0; i < replica_writer->n_rings; i++) {
 		if (replica_writer->rings[i].cancelled)
 			continue;
-		err = replica_writer->rings[i].remote->stage
-		    ? publish_staged(replica_writer, i, used)
+		err = replica_writer->rings[i].remote->send_buffer
+		    ? publish_from_send_buffer(replica_writer, i, used)
 		    : publish_copy(replica_writer, i, used);
 		if (err < 0 && !ret &&
 		    !has_cancelled(&replica_writer->rings[i])) {

@@ -28,8 +28,8 @@ struct replica_writer {
 	uint32_t short_of; /* the ring at which the last call failed */
 	uint64_t targets;  /* target set of the segment; 0: no sets */
 	char *room; /* memory of the segment, if the processor copies it */
-	struct stage *stage;            /* send buffer, if a device copies */
-	struct shared_ring shared_ring; /* if it has a region */
+	struct send_buffer *send_buffer; /* if a device copies */
+	struct shared_ring shared_ring;  /* if it has a region */
 	/*
 	 * In an ordered flow: draws the position of a segment. It is called
 	 * only when all rings have credit, so that no other source waits for a
@@ -84,14 +84,14 @@ int dfi__replica_init(struct replica_writer *replica_writer,
 void dfi__replica_free(struct replica_writer *replica_writer);
 
 /* The size of a send buffer. */
-uint64_t dfi__replica_stage_size(const struct ring_geometry *geometry);
+uint64_t dfi__replica_send_buffer_size(const struct ring_geometry *geometry);
 
 /*
  * Build segments in a send buffer from now on. The replica writer takes it
  * over. No segment was opened yet, and there is no shared ring.
  */
-void dfi__replica_use_stage(
-    struct replica_writer *replica_writer, struct stage *stage);
+void dfi__replica_use_send_buffer(
+    struct replica_writer *replica_writer, struct send_buffer *send_buffer);
 
 /*
  * Open the next segment: 1, or 0 while a ring has no credit, no target is left

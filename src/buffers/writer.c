@@ -141,12 +141,12 @@ static int write_held(struct writer *writer, struct transport_write *write)
 }
 
 static always_inline int publish_from(
-    struct writer *writer, const char *staged, uint64_t used)
+    struct writer *writer, const char *buffered, uint64_t used)
 {
 	const struct ring_geometry *g = &writer->geometry;
 	uint64_t slot = slot_offset(g, writer->slot);
 	struct transport_write write = {
-		.staged = staged,
+		.buffered = buffered,
 		.payload_offset = slot,
 		.payload_size = g->payload_offset + used,
 		.footer_offset = slot + (uint64_t)g->footer_offset,
@@ -162,9 +162,9 @@ static always_inline int publish_from(
 }
 
 int dfi__writer_publish_from(
-    struct writer *writer, const char *staged, uint64_t used)
+    struct writer *writer, const char *buffered, uint64_t used)
 {
-	return publish_from(writer, staged, used);
+	return publish_from(writer, buffered, used);
 }
 
 int dfi__writer_publish(struct writer *writer, uint64_t used)

@@ -140,7 +140,7 @@ int dfi__writer_publish(struct writer *writer, uint64_t used);
 void dfi__writer_fill_header(
     const struct writer *writer, const char *tuples, uint64_t used);
 int dfi__writer_publish_from(
-    struct writer *writer, const char *staged, uint64_t used);
+    struct writer *writer, const char *buffered, uint64_t used);
 void dfi__writer_count(struct writer *writer, uint64_t used);
 
 /*

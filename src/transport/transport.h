@@ -131,13 +131,13 @@ static inline uint64_t layout_footer(
  * A send buffer: memory of this process from which a writer sends to several
  * rings, so that it need not fill a shadow ring of each.
  */
-struct stage {
+struct send_buffer {
 	struct transport *transport; /* the transport that made it */
 	char *at;
 };
 
 /* A device may read this far beyond the bytes that are sent. */
-#define TRANSPORT_STAGE_PAD (2 * CACHE_LINE)
+#define TRANSPORT_SEND_BUFFER_PAD (2 * CACHE_LINE)
 
 /*
  * A ring of a peer's region, for its one writer. ring is the ring's memory
@@ -149,7 +149,7 @@ struct stage {
 struct remote {
 	struct transport *transport;
 	char *ring;
-	struct stage *stage;
+	struct send_buffer *send_buffer;
 	const void *queue; /* remotes with the same queue share a connection */
 	bool in_place;
 	_Atomic bool lost; /* the owner can no longer be reached */
@@ -179,7 +179,7 @@ struct ring_credit {
  * one. Offsets count from the start of the ring.
  */
 struct transport_write {
-	const char *staged; /* where the payload lies in the send buffer */
+	const char *buffered; /* where the payload lies in the send buffer */
 	uint64_t payload_offset;
 	uint64_t payload_size;
 	uint64_t footer_offset; /* 16-byte aligned */
@@ -336,25 +336,26 @@ struct ring_ops {
 	 * of this transport can be opened. The writer; blocks as
 	 * region_ops.create() does. NULL, as is the next: rings are mapped.
 	 */
-	int (*stage_create)(
-	    struct transport *transport, uint64_t size, struct stage **stage);
+	int (*send_buffer_create)(struct transport *transport, uint64_t size,
+	    struct send_buffer **send_buffer);
 
 	/*
 	 * Free a send buffer that nobody writes from any more; remotes that are
 	 * closing may keep it for a while. The writer; never blocks.
 	 */
-	void (*stage_free)(struct stage *stage);
+	void (*send_buffer_free)(struct send_buffer *send_buffer);
 
 	/*
 	 * Connect to the owner and open ring number ring. Remotes of one writer
-	 * may share a connection. stage: the send buffer, or NULL. Any; blocks
-	 * up to its wait limit, and as region_ops.create() does. -EEXIST: the
-	 * ring has had a writer. -ECONNRESET, -ETIMEDOUT: also, if the wait was
-	 * given up. -EHOSTUNREACH, -EACCES, -EMFILE, -EBADMSG, -EIO.
+	 * may share a connection. send_buffer: as remote.send_buffer, or NULL.
+	 * Any; blocks up to its wait limit, and as region_ops.create() does.
+	 * -EEXIST: the ring has had a writer. -ECONNRESET, -ETIMEDOUT: also, if
+	 * the wait was given up. -EHOSTUNREACH, -EACCES, -EMFILE, -EBADMSG,
+	 * -EIO.
 	 */
 	int (*open)(struct transport *transport, const void *writer,
 	    const struct region_name *name, const struct ring_layout *layout,
-	    uint32_t ring, struct stage *stage,
+	    uint32_t ring, struct send_buffer *send_buffer,
 	    const struct wait_limit *wait_limit, struct remote **remote);
 
 	/* Leave the ring at any time. The writer; never blocks. */
@@ -647,11 +648,11 @@ static inline bool transport_region_fits(uint64_t size, uint64_t bytes)
  * precedes the slots, and then the footers, which may differ from ring to ring.
  */
 static inline uint64_t transport_shadow_size(
-    const struct ring_layout *layout, bool staged)
+    const struct ring_layout *layout, bool buffered)
 {
-	return staged ? layout->first_slot +
+	return buffered ? layout->first_slot +
 		(uint64_t)layout->n_slots * sizeof(struct segment_footer)
-		      : layout->ring_size;
+			: layout->ring_size;
 }
 
 /*

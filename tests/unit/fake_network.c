@@ -392,13 +392,13 @@ uint32_t fake_network_adds(void)
 
 static int open_words(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
-    struct remote **remote)
+    uint32_t ring, struct send_buffer *send_buffer,
+    const struct wait_limit *wait_limit, struct remote **remote)
 {
 	struct user *user = calloc(1, sizeof(*user));
 	struct words *words;
 
-	(void)stage; /* numbers are not sent */
+	(void)send_buffer; /* numbers are not sent */
 	(void)writer;
 	(void)wait_limit;
 	assert(user && layout->n_slots == 0 && ring == 0);

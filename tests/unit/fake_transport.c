@@ -26,8 +26,8 @@ static void arrive(struct fake_ring *ring, const struct transport_write *write)
 	const struct remote *remote = &ring->remote;
 	char *base = ring->region.base;
 	struct segment_footer *footer;
-	const char *payload = remote->stage
-	    ? write->staged
+	const char *payload = remote->send_buffer
+	    ? write->buffered
 	    : remote->ring + write->payload_offset;
 	uint64_t done, step, at = write->payload_offset;
 	uint64_t state = write->footer[1];
@@ -72,8 +72,8 @@ static int fake_write(
 	cr_assert_leq(
 	    write->footer_offset + sizeof(struct segment_footer), size);
 	cr_assert_eq(write->footer_offset % sizeof(struct segment_footer), 0);
-	cr_assert_eq(write->staged != NULL,
-	    remote->stage && write->payload_size, "where it lies");
+	cr_assert_eq(write->buffered != NULL,
+	    remote->send_buffer && write->payload_size, "where it lies");
 	if (!ring->late) {
 		arrive(ring, write);
 		return 0;
@@ -128,15 +128,15 @@ static int fake_remote_progress(struct remote *remote)
 	return 0;
 }
 
-static void fake_stage_free(struct stage *stage)
+static void fake_send_buffer_free(struct send_buffer *send_buffer)
 {
-	free(stage->at);
-	free(stage);
+	free(send_buffer->at);
+	free(send_buffer);
 }
 
 static const struct transport_ops fake_ops = {
 	.name = "fake",
-	.ring.stage_free = fake_stage_free,
+	.ring.send_buffer_free = fake_send_buffer_free,
 	.ring.write = fake_write,
 	.ring.give_credit = fake_give_credit,
 	.ring.slot_is_free = fake_slot_is_free,
@@ -194,24 +194,25 @@ void fake_ring_stop(struct fake_ring *ring)
 	free(ring->region.base);
 }
 
-void fake_ring_use_stage(struct fake_ring *ring, struct stage *stage)
+void fake_ring_use_send_buffer(
+    struct fake_ring *ring, struct send_buffer *send_buffer)
 {
 	cr_assert(!ring->remote.in_place);
-	ring->remote.stage = stage;
+	ring->remote.send_buffer = send_buffer;
 }
 
-struct stage *fake_stage(uint64_t size)
+struct send_buffer *fake_send_buffer(uint64_t size)
 {
 	static struct transport transport = { .ops = &fake_ops };
-	struct stage *stage = malloc(sizeof(*stage));
+	struct send_buffer *send_buffer = malloc(sizeof(*send_buffer));
 
-	cr_assert_not_null(stage);
-	stage->transport = &transport;
-	stage->at = malloc(size);
-	cr_assert_not_null(stage->at);
+	cr_assert_not_null(send_buffer);
+	send_buffer->transport = &transport;
+	send_buffer->at = malloc(size);
+	cr_assert_not_null(send_buffer->at);
 	/* Whatever was there. */
-	memset(stage->at, 0x5a, size);
-	return stage;
+	memset(send_buffer->at, 0x5a, size);
+	return send_buffer;
 }
 
 char *fake_ring_sent(struct fake_ring *ring, uint32_t slot)

@@ -50,9 +50,10 @@ bool fake_ring_arrive(struct fake_ring *ring);
  * Let a ring that is not in place send from a send buffer, which must outlive
  * it.
  */
-void fake_ring_use_stage(struct fake_ring *ring, struct stage *stage);
+void fake_ring_use_send_buffer(
+    struct fake_ring *ring, struct send_buffer *send_buffer);
 /* A send buffer of no transport; the replica writer frees it. */
-struct stage *fake_stage(uint64_t size);
+struct send_buffer *fake_send_buffer(uint64_t size);
 
 /*
  * In the target's memory: the footer of a slot, what was sent into it unless

@@ -22,7 +22,7 @@ enum {
 static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
 
 static uint32_t parts; /* of the segments' headers */
-static bool staged;    /* the data sent over the network */
+static bool buffered;  /* the data sent over the network */
 static bool at_footer; /* and where its payloads arrive */
 static enum footer_side side;
 static bool late; /* positions in an order come after they were asked
@@ -86,17 +86,19 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 	f->replica_writer.draw_arg = f;
 	f->rings[FAR].late = true;
 	f->rings[FAR].at_footer = at_footer;
-	if (staged) {
-		dfi__replica_use_stage(&f->replica_writer,
-		    fake_stage(dfi__replica_stage_size(&f->rings[0].geometry)));
-		fake_ring_use_stage(&f->rings[FAR], f->replica_writer.stage);
+	if (buffered) {
+		dfi__replica_use_send_buffer(&f->replica_writer,
+		    fake_send_buffer(
+			dfi__replica_send_buffer_size(&f->rings[0].geometry)));
+		fake_ring_use_send_buffer(
+		    &f->rings[FAR], f->replica_writer.send_buffer);
 	}
 }
 
 /* The bytes of this many tuples that were copied from segment to ring. */
 static uint64_t copies(uint32_t ring, uint64_t tuples)
 {
-	return staged && ring == FAR ? 0 : tuples * TUPLE;
+	return buffered && ring == FAR ? 0 : tuples * TUPLE;
 }
 
 static void stop(struct fixture *f)
@@ -163,7 +165,7 @@ static void for_each_ring(void (*fn)(struct fixture *f))
 	for (count = 1; count <= SEGMENT_TUPLES; count++)
 		for (i = 0; i < 5 * sizeof(starts) / sizeof(starts[0]); i++) {
 			side = i % 5 > 2 ? FOOTER_IN_FRONT : FOOTER_BEHIND;
-			staged = i % 5 % 3 > 0;
+			buffered = i % 5 % 3 > 0;
 			at_footer = i % 5 == 2;
 			start(f, count, starts[i / 5]);
 			fn(f);
@@ -353,7 +355,7 @@ static void stream_parts(struct fixture *f)
 		cr_assert_eq(f->writers[i].moved, copies(i, sent));
 	}
 	/* The first part of a segment is at its place. */
-	cr_assert_eq(lane->moved, staged ? moved : 0);
+	cr_assert_eq(lane->moved, buffered ? moved : 0);
 }
 
 Test(replica_writer, segments_that_begin_behind_parts_outlive_their_slots)

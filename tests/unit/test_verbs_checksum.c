@@ -106,7 +106,7 @@ static uint32_t random_below(uint32_t n)
 static void *zeroed(uint64_t bytes)
 {
 	void *at = aligned_alloc(2 * CACHE_LINE,
-	    align_up(bytes + TRANSPORT_STAGE_PAD, 2 * CACHE_LINE));
+	    align_up(bytes + TRANSPORT_SEND_BUFFER_PAD, 2 * CACHE_LINE));
 
 	cr_assert_not_null(at);
 	memset(at, 0, bytes);

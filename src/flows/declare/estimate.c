@@ -186,7 +186,7 @@ static int fill_network(
 	estimate->shadow_bytes = shadow_bytes(dfi, flow);
 	if (flow->kind == DFI_REPLICATE)
 		estimate->send_buffer_bytes = locked_bytes(
-		    dfi, dfi__replica_stage_size(&geometry));
+		    dfi, dfi__replica_send_buffer_size(&geometry));
 	estimate->source_queue_pairs += flow->n_targets;
 	estimate->target_receives = receives(flow);
 	estimate->source_receives += flow->n_targets * TRANSPORT_RING_RECEIVES;

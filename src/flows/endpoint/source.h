@@ -155,9 +155,12 @@ int dfi__source_way(const struct dfi_source *source,
 int dfi__source_room(struct dfi_source *source);
 void dfi__source_room_return(struct dfi_source *source);
 
-/* The send buffer for a ring that a device writes; *stage may become NULL. */
+/*
+ * The send buffer for a ring that a device writes; *send_buffer may become
+ * NULL.
+ */
 int dfi__source_take_shadow(struct dfi_source *source,
-    struct transport *transport, struct stage **stage);
+    struct transport *transport, struct send_buffer **send_buffer);
 
 int dfi__source_check_slow(const struct dfi_source *source);
 

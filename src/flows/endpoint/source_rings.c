@@ -33,16 +33,16 @@ static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
 {
 	const struct region_name *name;
 	struct transport *transport;
-	struct stage *stage = NULL;
+	struct send_buffer *send_buffer = NULL;
 	int ret = dfi__source_way(source, endpoint, network, &transport, &name);
 
 	if (!ret)
 		ret = dfi__network_serves(transport, &source->flow);
 	if (!ret && transport != source->dfi->transport)
-		ret = dfi__source_take_shadow(source, transport, &stage);
+		ret = dfi__source_take_shadow(source, transport, &send_buffer);
 	return ret ? ret
 		   : transport->ops->ring.open(transport, source, name, layout,
-			 source_ring(source), stage, wait_limit, remote);
+			 source_ring(source), send_buffer, wait_limit, remote);
 }
 
 /*

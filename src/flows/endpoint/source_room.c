@@ -69,27 +69,29 @@ static uint64_t shadow_bytes(const struct dfi_source *source, uint64_t size)
 	    size, source->dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
 }
 
-static uint64_t stage_bytes(const struct dfi_source *source)
+static uint64_t send_buffer_bytes(const struct dfi_source *source)
 {
 	return shadow_bytes(source,
-	    dfi__replica_stage_size(&source->replica_writer->lane.geometry));
+	    dfi__replica_send_buffer_size(
+		&source->replica_writer->lane.geometry));
 }
 
 /* The send buffer replaces the replica writer's own, which is counted. */
-static uint64_t stage_counts(const struct dfi_source *source)
+static uint64_t send_buffer_counts(const struct dfi_source *source)
 {
-	return stage_bytes(source) -
+	return send_buffer_bytes(source) -
 	    dfi__replica_bytes(NULL, &source->replica_writer->lane.geometry);
 }
 
 /* The bytes of the shadow ring of one ring. */
-static uint64_t ring_shadow_bytes(const struct dfi_source *source, bool staged)
+static uint64_t ring_shadow_bytes(
+    const struct dfi_source *source, bool buffered)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
 	struct ring_layout layout = ring_layout(
 	    &geometry, source->flow.n_sources);
 
-	return shadow_bytes(source, transport_shadow_size(&layout, staged));
+	return shadow_bytes(source, transport_shadow_size(&layout, buffered));
 }
 
 /* A device that sends from a send buffer locks its memory. */
@@ -106,11 +108,11 @@ static void add_device(const struct dfi_source *source,
 	need->devices[need->n_devices++] = device;
 	if (!source->replica_writer)
 		return;
-	need->locked += stage_bytes(source);
+	need->locked += send_buffer_bytes(source);
 	if (need->n_devices > 1)
 		return;
-	need->reserved += stage_bytes(source);
-	need->counted += stage_counts(source);
+	need->reserved += send_buffer_bytes(source);
+	need->counted += send_buffer_counts(source);
 }
 
 /*
@@ -231,35 +233,39 @@ void dfi__source_room_return(struct dfi_source *source)
  * Once a device writes to a target, the replica writer gets a send buffer,
  * which replaces its own buffer. If there is no send buffer, its own stays.
  */
-static int take_stage(struct dfi_source *source, struct transport *transport)
+static int take_send_buffer(
+    struct dfi_source *source, struct transport *transport)
 {
-	uint64_t bytes = stage_counts(source);
-	struct stage *stage;
+	uint64_t bytes = send_buffer_counts(source);
+	struct send_buffer *send_buffer;
 	int ret;
 
 	ret = spend(source, bytes);
 	if (ret < 0)
 		return ret;
-	ret = transport->ops->ring.stage_create(transport,
-	    dfi__replica_stage_size(&source->replica_writer->lane.geometry),
-	    &stage);
+	ret = transport->ops->ring.send_buffer_create(transport,
+	    dfi__replica_send_buffer_size(
+		&source->replica_writer->lane.geometry),
+	    &send_buffer);
 	if (ret < 0) {
 		source->unspent += bytes;
 		return ret;
 	}
-	dfi__replica_use_stage(source->replica_writer, stage);
+	dfi__replica_use_send_buffer(source->replica_writer, send_buffer);
 	return 0;
 }
 
 int dfi__source_take_shadow(struct dfi_source *source,
-    struct transport *transport, struct stage **stage)
+    struct transport *transport, struct send_buffer **send_buffer)
 {
-	int ret = source->replica_writer && !source->replica_writer->stage
-	    ? take_stage(source, transport)
+	int ret = source->replica_writer && !source->replica_writer->send_buffer
+	    ? take_send_buffer(source, transport)
 	    : 0;
 
 	if (ret < 0)
 		return ret;
-	*stage = source->replica_writer ? source->replica_writer->stage : NULL;
-	return spend(source, ring_shadow_bytes(source, *stage != NULL));
+	*send_buffer = source->replica_writer
+	    ? source->replica_writer->send_buffer
+	    : NULL;
+	return spend(source, ring_shadow_bytes(source, *send_buffer != NULL));
 }

@@ -222,8 +222,8 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 
 static int shm_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
-    struct remote **remote)
+    uint32_t ring, struct send_buffer *send_buffer,
+    const struct wait_limit *wait_limit, struct remote **remote)
 {
 	struct shm *shm = (struct shm *)transport;
 	struct shm_remote *new = calloc(1, sizeof(*new));
@@ -232,7 +232,7 @@ static int shm_remote_open(struct transport *transport, const void *writer,
 	if (!new)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
 	(void)writer;
-	(void)stage; /* rings are mapped: nothing to send from */
+	(void)send_buffer; /* rings are mapped: nothing to send from */
 	new->base.transport = transport;
 	new->base.in_place = true;
 	new->size = name->size;

@@ -74,7 +74,7 @@ static uint32_t add_connections(struct verbs *verbs,
 	}
 	for (export = verbs->exports; export; export = export->next)
 		stats->memory_regions++;
-	stats->memory_regions += atomic_peek(&verbs->n_stages);
+	stats->memory_regions += atomic_peek(&verbs->n_send_buffers);
 	for (i = 0; i < verbs->n_links; i++)
 		if (verbs->links[i].conn)
 			add_link(&verbs->links[i], rings, stats);

@@ -107,8 +107,8 @@ struct verbs {
 	uint32_t n_links;
 	uint32_t *polled; /* numbers of links whose footers have checksums */
 	uint32_t n_polled;
-	struct verbs_counts retired; /* of freed connections */
-	_Atomic uint32_t n_stages;   /* registered */
+	struct verbs_counts retired;     /* of freed connections */
+	_Atomic uint32_t n_send_buffers; /* registered */
 
 	/* See multicast/multicast.c. */
 	struct verbs_endpoint *endpoints;

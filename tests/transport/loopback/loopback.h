@@ -50,8 +50,8 @@ struct loopback_export {
 	bool closing;
 };
 
-struct loopback_stage {
-	struct stage base;
+struct loopback_send_buffer {
+	struct send_buffer base;
 	uint32_t n_remotes;
 	bool freed; /* by its writer */
 };
@@ -105,13 +105,13 @@ void loopback_put_export(struct loopback_export *export);
 
 int loopback_remote_room(
     struct transport *transport, uint64_t size, uint64_t locked);
-int loopback_stage_create(
-    struct transport *transport, uint64_t size, struct stage **out);
-void loopback_stage_free(struct stage *base);
+int loopback_send_buffer_create(
+    struct transport *transport, uint64_t size, struct send_buffer **out);
+void loopback_send_buffer_free(struct send_buffer *base);
 int loopback_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
-    struct remote **out);
+    uint32_t ring, struct send_buffer *send_buffer,
+    const struct wait_limit *wait_limit, struct remote **out);
 void loopback_remote_close(struct remote *base);
 int loopback_remote_write(
     struct remote *base, const struct transport_write *write);

@@ -22,35 +22,36 @@ int loopback_remote_room(
 	return 0;
 }
 
-int loopback_stage_create(
-    struct transport *transport, uint64_t size, struct stage **out)
+int loopback_send_buffer_create(
+    struct transport *transport, uint64_t size, struct send_buffer **out)
 {
-	struct loopback_stage *stage = calloc(1, sizeof(*stage));
+	struct loopback_send_buffer *buffer = calloc(1, sizeof(*buffer));
 
-	assert(stage);
-	stage->base.transport = transport;
-	stage->base.at = aligned_alloc(CACHE_LINE, align_up(size, CACHE_LINE));
-	assert(stage->base.at);
-	*out = &stage->base;
+	assert(buffer);
+	buffer->base.transport = transport;
+	buffer->base.at = aligned_alloc(CACHE_LINE, align_up(size, CACHE_LINE));
+	assert(buffer->base.at);
+	*out = &buffer->base;
 	return 0;
 }
 
 /* Under the lock. */
-static void put_stage(struct loopback_stage *stage)
+static void put_send_buffer(struct loopback_send_buffer *buffer)
 {
-	if (!stage->freed || stage->n_remotes)
+	if (!buffer->freed || buffer->n_remotes)
 		return;
-	free(stage->base.at);
-	free(stage);
+	free(buffer->base.at);
+	free(buffer);
 }
 
-void loopback_stage_free(struct stage *base)
+void loopback_send_buffer_free(struct send_buffer *base)
 {
-	struct loopback_stage *stage = (struct loopback_stage *)base;
+	struct loopback_send_buffer *buffer =
+	    (struct loopback_send_buffer *)base;
 
 	pthread_mutex_lock(&loopback_lock);
-	stage->freed = true;
-	put_stage(stage);
+	buffer->freed = true;
+	put_send_buffer(buffer);
 	pthread_mutex_unlock(&loopback_lock);
 }
 
@@ -97,8 +98,9 @@ static int enter(struct loopback_remote *remote, const struct region_name *name)
 	}
 	remote->export = export;
 	export->n_remotes++;
-	if (remote->base.stage)
-		((struct loopback_stage *)remote->base.stage)->n_remotes++;
+	if (remote->base.send_buffer)
+		((struct loopback_send_buffer *)remote->base.send_buffer)
+		    ->n_remotes++;
 	remote->next = loopback_remotes;
 	loopback_remotes = remote;
 	return 0;
@@ -108,17 +110,17 @@ static int enter(struct loopback_remote *remote, const struct region_name *name)
 #define RING_ALIGNMENT 4096
 
 static struct loopback_remote *new_remote(
-    const struct ring_layout *layout, struct stage *stage)
+    const struct ring_layout *layout, struct send_buffer *buffer)
 {
 	struct loopback_remote *remote = calloc(1, sizeof(*remote));
 	uint64_t size = align_up(
-	    transport_shadow_size(layout, stage != NULL), RING_ALIGNMENT);
+	    transport_shadow_size(layout, buffer != NULL), RING_ALIGNMENT);
 
 	assert(remote);
 	remote->base.ring = aligned_alloc(RING_ALIGNMENT, size);
 	assert(remote->base.ring);
 	memset(remote->base.ring, 0, size);
-	remote->base.stage = stage;
+	remote->base.send_buffer = buffer;
 	remote->base.queue = remote;
 	remote->layout = *layout;
 	TAILQ_INIT(&remote->sent);
@@ -128,8 +130,8 @@ static struct loopback_remote *new_remote(
 
 int loopback_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
-    struct remote **out)
+    uint32_t ring, struct send_buffer *buffer,
+    const struct wait_limit *wait_limit, struct remote **out)
 {
 	struct loopback_remote *remote;
 	int ret;
@@ -139,7 +141,7 @@ int loopback_remote_open(struct transport *transport, const void *writer,
 	if (!loopback_reaches(transport, name->address))
 		return dfi__fail(-EHOSTUNREACH,
 		    "loopback: %s is another process", name->address);
-	remote = new_remote(layout, stage);
+	remote = new_remote(layout, buffer);
 	remote->base.transport = transport;
 	remote->ring = ring;
 	pthread_mutex_lock(&loopback_lock);
@@ -168,9 +170,11 @@ void loopback_free_remote(struct loopback_remote *remote)
 		remote->export->n_remotes--;
 		loopback_put_export(remote->export);
 	}
-	if (remote->base.stage) {
-		((struct loopback_stage *)remote->base.stage)->n_remotes--;
-		put_stage((struct loopback_stage *)remote->base.stage);
+	if (remote->base.send_buffer) {
+		((struct loopback_send_buffer *)remote->base.send_buffer)
+		    ->n_remotes--;
+		put_send_buffer(
+		    (struct loopback_send_buffer *)remote->base.send_buffer);
 	}
 	free(remote->base.ring);
 	free(remote);

@@ -114,8 +114,9 @@ static void write_segment(const struct loopback_remote *remote,
 			next[1] |= FOOTER_FLAG_SHIFTED;
 	}
 	copy_payload(base + at,
-	    remote->base.stage ? write->staged
-			       : remote->base.ring + write->payload_offset,
+	    remote->base.send_buffer
+		? write->buffered
+		: remote->base.ring + write->payload_offset,
 	    write->payload_size);
 	atomic_set(&footer[0], next[0]);
 	/* Pairs with the reader's observe of this word (reader.c). */

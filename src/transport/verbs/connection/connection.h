@@ -75,8 +75,8 @@ int dfi__verbs_remote_room(
     struct transport *transport, uint64_t size, uint64_t locked);
 int dfi__verbs_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
-    struct remote **out);
+    uint32_t ring, struct send_buffer *send_buffer,
+    const struct wait_limit *wait_limit, struct remote **out);
 void dfi__verbs_remote_close(struct remote *base);
 
 /* connection/break.c */

@@ -192,8 +192,8 @@ static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
  */
 static int open_once(struct verbs *verbs, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
-    bool *stale, struct remote **out)
+    uint32_t ring, struct send_buffer *send_buffer,
+    const struct wait_limit *wait_limit, bool *stale, struct remote **out)
 {
 	struct verbs_remote *remote = calloc(1, sizeof(*remote));
 	bool used;
@@ -203,7 +203,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 	if (!remote)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
 	remote->base.transport = &verbs->base;
-	remote->base.stage = stage;
+	remote->base.send_buffer = send_buffer;
 	remote->layout = *layout;
 	remote->link = NO_LINK;
 	ret = dfi__verbs_connect(
@@ -242,8 +242,8 @@ leave:
  */
 int dfi__verbs_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
-    struct remote **out)
+    uint32_t ring, struct send_buffer *send_buffer,
+    const struct wait_limit *wait_limit, struct remote **out)
 {
 	struct verbs *verbs = (struct verbs *)transport;
 	char broke[256];
@@ -253,7 +253,7 @@ int dfi__verbs_remote_open(struct transport *transport, const void *writer,
 	if (ret < 0)
 		return ret;
 	for (;;) {
-		ret = open_once(verbs, writer, name, layout, ring, stage,
+		ret = open_once(verbs, writer, name, layout, ring, send_buffer,
 		    wait_limit, &stale, out);
 		if (!stale)
 			break;

@@ -42,9 +42,9 @@ void dfi__verbs_memory_free(const struct verbs_memory *memory);
 
 /* data/send_buffer.c: the transport's operations, and: */
 
-int dfi__verbs_stage_create(
-    struct transport *transport, uint64_t size, struct stage **stage);
-void dfi__verbs_stage_free(struct stage *stage);
+int dfi__verbs_send_buffer_create(struct transport *transport, uint64_t size,
+    struct send_buffer **send_buffer);
+void dfi__verbs_send_buffer_free(struct send_buffer *send_buffer);
 
 /* Make the shadow ring of a remote's ring, and use its send buffer, if any. */
 int dfi__verbs_create_shadow(struct verbs *verbs, struct verbs_remote *remote);

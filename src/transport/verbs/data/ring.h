@@ -72,8 +72,8 @@ struct verbs_remote {
 	struct verbs_conn *conn;
 	struct ring_layout layout;
 	struct verbs_memory shadow; /* of the ring */
-	uint32_t stage_key; /* the send buffer's local key, if it has one */
-	uint32_t link;      /* number of our link */
+	uint32_t send_buffer_key;   /* local, if it has a send buffer */
+	uint32_t link;              /* number of our link */
 	uint32_t to_link;
 	uint64_t address; /* of the owner's ring */
 	uint32_t rkey;
@@ -120,8 +120,8 @@ static inline _Atomic uint64_t *verbs_footer_behind(
 
 /* A gap of this many bytes before the footer is sent, not skipped. */
 #define VERBS_MOST_PADDING 128
-_Static_assert(
-    VERBS_MOST_PADDING <= TRANSPORT_STAGE_PAD, "what is read of a stage");
+_Static_assert(VERBS_MOST_PADDING <= TRANSPORT_SEND_BUFFER_PAD,
+    "what is read of a send buffer");
 
 /*
  * Where the payload of a segment lies in its slot if its footer travels in the

@@ -28,12 +28,12 @@ static struct ibv_sge part_of(
 static struct ibv_sge payload_of(const struct verbs_remote *remote,
     const struct transport_write *write, uint64_t size)
 {
-	if (!remote->base.stage)
+	if (!remote->base.send_buffer)
 		return part_of(remote, write->payload_offset, size);
 	return (struct ibv_sge){
-		.addr = (uintptr_t)write->staged,
+		.addr = (uintptr_t)write->buffered,
 		.length = (uint32_t)size,
-		.lkey = remote->stage_key,
+		.lkey = remote->send_buffer_key,
 	};
 }
 
@@ -83,7 +83,7 @@ static uint64_t footer_in_shadow(
 {
 	const struct ring_layout *layout = &remote->layout;
 
-	if (!remote->base.stage || offset < layout->first_slot)
+	if (!remote->base.send_buffer || offset < layout->first_slot)
 		return offset;
 	return layout->first_slot +
 	    (offset - layout->first_slot) / layout->slot_size *
@@ -109,8 +109,8 @@ static inline uint64_t put_segment_footer(const struct verbs_remote *remote,
 	uint64_t offset = put_footer(remote, write, write->footer[1] | flags);
 
 	if (remote->notify == VERBS_NOTIFY_CHECKSUM)
-		dfi__verbs_seal(remote->base.stage
-			? write->staged
+		dfi__verbs_seal(remote->base.send_buffer
+			? write->buffered
 			: remote->base.ring + write->payload_offset,
 		    write->payload_size,
 		    (uint64_t *)(void *)(remote->base.ring + offset));
@@ -135,7 +135,7 @@ static int post_with_footer(
 	int n = 2;
 
 	parts[0] = payload_of(remote, write, room - at);
-	if (likely(!at && !remote->base.stage)) {
+	if (likely(!at && !remote->base.send_buffer)) {
 		parts[0].length += sizeof(write->footer);
 		n = 1;
 	} else {
