@@ -72,18 +72,18 @@ int dfi__reader_find_slots(struct reader *reader)
 {
 	struct ring_geometry whole = reader->geometry;
 	uint64_t key = atomic_peek(&reader->head->total), size = 0;
-	const char *shown = reader->region->transport->ops->region.shown(
+	const char *granted = reader->region->transport->ops->region.granted(
 	    reader->region, reader->ring, key, &size);
 
 	whole.ring_size = sizeof(struct ring_header) +
 	    (uint64_t)whole.slot_size * whole.segment_count;
-	if (!shown || size < region_size(&whole, 1))
+	if (!granted || size < region_size(&whole, 1))
 		return dfi__fail(-EBADMSG,
 		    "its segments are not where it says: %lu bytes under key "
 		    "%#lx, but a ring takes %lu",
 		    (unsigned long)size, (unsigned long)key,
 		    (unsigned long)region_size(&whole, 1));
-	reader->slots = shown + ring_offset(&whole, 0) + whole.first_slot;
+	reader->slots = granted + ring_offset(&whole, 0) + whole.first_slot;
 	reader->head = reader_footer(reader, 0);
 	return 0;
 }

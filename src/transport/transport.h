@@ -81,7 +81,7 @@ struct region {
 	 * The owner sets it before others know of the region: how many bytes a
 	 * region that is granted for a ring has; 0: none is granted.
 	 */
-	uint64_t shown_size;
+	uint64_t granted_size;
 };
 
 /* A region as another transport offers it to peers. */
@@ -300,18 +300,18 @@ struct region_ops {
 	 * Where regions can be mapped: grant one to the owner of ring number
 	 * ring, who can read it as long as it has that ring, even after this
 	 * process has ended. The writer; blocks up to its wait limit. -EBADMSG:
-	 * its size is not shown_size. -EMFILE: also, if the owner may have no
+	 * its size is not granted_size. -EMFILE: also, if the owner may have no
 	 * more descriptors. -ECONNRESET, -ETIMEDOUT. NULL: nothing can be
 	 * mapped.
 	 */
-	int (*show)(struct region *shown, const struct region_name *to,
+	int (*grant)(struct region *granted, const struct region_name *to,
 	    uint32_t ring, const struct wait_limit *wait_limit);
 
 	/*
 	 * Returns the region that was granted under that key for a ring, and
 	 * its size; NULL: none was. The ring's reader; never blocks.
 	 */
-	const void *(*shown)(
+	const void *(*granted)(
 	    struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
 };
 

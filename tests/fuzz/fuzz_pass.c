@@ -33,7 +33,7 @@
 
 /* As in shm/pass.c. */
 #define PASS_MAGIC UINT32_C(0x44464950)
-#define SHOW_MAGIC UINT32_C(0x44464956)
+#define GRANT_MAGIC UINT32_C(0x44464956)
 #define PASS_VERSION 1
 #define PACKET_MAX (1u << 16)
 #define REGION_SIZE 8192u
@@ -44,7 +44,7 @@ enum scene {
 	ASK,    /* a peer asks; RIGHT_KEY: for a region that there is */
 	ANSWER, /* an owner is asked for a region; enum gift */
 	REPORT, /* and for a report */
-	SHOW,   /* a peer shows; RIGHT_KEY; and above, enum gift */
+	GRANT,  /* a peer grants; RIGHT_KEY; and above, enum gift */
 	SCENES,
 };
 
@@ -224,7 +224,7 @@ static void start(void)
 	fuzz_check(dfi__loop_start("fuzz", &loop) == 0);
 	fuzz_check(dfi__shm_ops.start(loop, &settings, NULL, &shm) == 0);
 	fuzz_check(dfi__shm_ops.region.create(shm, REGION_SIZE, &region) == 0);
-	region->shown_size = REGION_SIZE;
+	region->granted_size = REGION_SIZE;
 	dfi__shm_report(shm, report, NULL);
 	start_owner();
 }
@@ -326,7 +326,7 @@ static void ask(const uint8_t *data, size_t size, bool right_key)
 			    got == sizeof(struct shm_reply));
 		if (got > 0)
 			fuzz_check(size == sizeof(request) ||
-			    size == sizeof(struct shm_show_request));
+			    size == sizeof(struct shm_grant_request));
 		hang_up(socket);
 	}
 	free(packet);
@@ -347,11 +347,11 @@ static size_t sealed_size(enum gift gift)
 }
 
 /* A region of the stated size is granted for an existing one. */
-static void show(
+static void grant(
     const uint8_t *data, size_t size, bool right_key, enum gift gift)
 {
 	static char packet[PACKET_MAX];
-	struct shm_show_request request = { .base.key = 0 };
+	struct shm_grant_request request = { .base.key = 0 };
 	struct shm_reply reply;
 	int socket;
 	ssize_t got;
@@ -368,7 +368,7 @@ static void show(
 	fuzz_check(take_reply(socket, &got, packet) <= 1);
 	memcpy(&reply, packet, sizeof(reply));
 	if (got == sizeof(reply) && !reply.error && size == sizeof(request) &&
-	    request.base.magic == SHOW_MAGIC)
+	    request.base.magic == GRANT_MAGIC)
 		fuzz_check(request.base.version == PASS_VERSION &&
 		    request.base.key == region->name.key &&
 		    request.ring < REGION_SIZE / CACHE_LINE &&
@@ -455,8 +455,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case REPORT:
 		be_reported(data + 1, size - 1, special % GIFTS);
 		break;
-	case SHOW:
-		show(data + 1, size - 1, special & RIGHT_KEY,
+	case GRANT:
+		grant(data + 1, size - 1, special & RIGHT_KEY,
 		    (special >> GIFT_SHIFT) % GIFTS);
 		break;
 	}

@@ -222,7 +222,7 @@ struct verbs_conn *rig_conn(unsigned i)
 
 /* ---- Beginning and end -------------------------------------------------- */
 
-static struct verbs_export *show(
+static struct verbs_export *new_export(
     unsigned i, uint64_t size, const struct ring_layout *layout, uint64_t key)
 {
 	struct region *region = &rig.regions[i];
@@ -260,8 +260,8 @@ static void start_exports(void)
 	for (i = 0; i < RINGS; i++)
 		dfi__reader_init(&rig.readers[i], &rig.regions[0], &g, RINGS, i,
 		    RING_FIRST_SEGMENT);
-	rig.exports[0] = show(0, size, &rings, RING_KEY);
-	rig.exports[1] = show(1, 2 * CACHE_LINE, &words, WORD_KEY);
+	rig.exports[0] = new_export(0, size, &rings, RING_KEY);
+	rig.exports[1] = new_export(1, 2 * CACHE_LINE, &words, WORD_KEY);
 }
 
 void rig_start(const struct settings *settings)

@@ -79,10 +79,10 @@ static int64_t soon(void)
 	return deadline_in_ms(60000);
 }
 
-static void show(struct fixture *f, uint32_t i)
+static void grant(struct fixture *f, uint32_t i)
 {
 	cr_assert_eq(
-	    dfi__shm_ops.region.show(f->replica_writer.shared_ring.region,
+	    dfi__shm_ops.region.grant(f->replica_writer.shared_ring.region,
 		&f->regions[i]->name, SOURCE, WAIT_LIMIT(soon())),
 	    0, "%s", dfi_errmsg());
 }
@@ -107,7 +107,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 			region_size(&f->ring, N_SOURCES), &f->regions[i]),
 		    0);
 		dfi__region_init(f->regions[i]);
-		f->regions[i]->shown_size = region_size(&f->slots, 1);
+		f->regions[i]->granted_size = region_size(&f->slots, 1);
 		dfi__reader_init(&f->readers[i], f->regions[i], &f->ring,
 		    N_SOURCES, SOURCE, first);
 		cr_assert_eq(
@@ -116,7 +116,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 		    0, "%s", dfi_errmsg());
 		dfi__writer_init(&f->rings[i], remote, &f->ring, first);
 		cr_assert(!dfi__writer_ring_used(&f->rings[i]));
-		show(f, i);
+		grant(f, i);
 		cr_assert(!reader_ready(&f->readers[i]));
 	}
 	/* Also where the slots are granted. */
@@ -308,7 +308,7 @@ Test(shared_ring, outlives_its_source)
 	stop(&f);
 }
 
-Test(shared_ring, segments_that_were_not_shown_are_not_taken)
+Test(shared_ring, segments_that_were_not_granted_are_not_taken)
 {
 	struct fixture f;
 	uint64_t size;
@@ -323,7 +323,7 @@ Test(shared_ring, segments_that_were_not_shown_are_not_taken)
 		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);
 		cr_assert_not_null(strstr(dfi_errmsg(), "key"));
 		/* Nor those of another source. */
-		cr_assert_null(dfi__shm_ops.region.shown(f.regions[i], 0,
+		cr_assert_null(dfi__shm_ops.region.granted(f.regions[i], 0,
 		    f.replica_writer.shared_ring.region->name.key, &size));
 	}
 	stop(&f);
@@ -339,12 +339,12 @@ Test(shared_ring, region_too_small_for_a_ring_is_not_taken)
 	cr_assert_eq(dfi__shm_ops.region.create(shm[0], 1, &small), 0);
 	for (i = 0; i < N_READERS; i++) {
 		cr_assert_eq(
-		    dfi__shm_ops.region.show(
+		    dfi__shm_ops.region.grant(
 			small, &f.regions[i]->name, SOURCE, WAIT_LIMIT(soon())),
 		    -EBADMSG);
-		f.regions[i]->shown_size = 1;
+		f.regions[i]->granted_size = 1;
 		cr_assert_eq(
-		    dfi__shm_ops.region.show(
+		    dfi__shm_ops.region.grant(
 			small, &f.regions[i]->name, SOURCE, WAIT_LIMIT(soon())),
 		    0);
 		atomic_set(&f.readers[i].head->total, small->name.key);
@@ -357,7 +357,7 @@ Test(shared_ring, region_too_small_for_a_ring_is_not_taken)
 /* All of it would be had as soon as it is mapped. */
 Test(shared_ring, region_that_no_ring_needs_is_not_mapped)
 {
-	struct shm_show_request request = { .ring = SOURCE, .key = 7 };
+	struct shm_grant_request request = { .ring = SOURCE, .key = 7 };
 	struct region_name name;
 	struct region *large;
 	struct fixture f;
@@ -377,18 +377,18 @@ Test(shared_ring, region_that_no_ring_needs_is_not_mapped)
 	    dfi__shm_ops.region.create(shm[0], request.size, &large), 0);
 	for (i = 0; i < N_READERS; i++) {
 		name = f.regions[i]->name;
-		cr_assert_eq(dfi__shm_ops.region.show(
+		cr_assert_eq(dfi__shm_ops.region.grant(
 				 large, &name, SOURCE, WAIT_LIMIT(soon())),
 		    -EBADMSG);
 		cr_assert_not_null(strstr(dfi_errmsg(), "refused the region"));
 		request.base.key = name.key;
-		cr_assert_eq(
-		    dfi__shm_pass_show(&name, &request, fd, WAIT_LIMIT(soon())),
+		cr_assert_eq(dfi__shm_pass_grant(
+				 &name, &request, fd, WAIT_LIMIT(soon())),
 		    -EBADMSG);
 		/* Nor is it for a region that there isn't. */
 		request.base.key ^= 1;
-		cr_assert_eq(
-		    dfi__shm_pass_show(&name, &request, fd, WAIT_LIMIT(soon())),
+		cr_assert_eq(dfi__shm_pass_grant(
+				 &name, &request, fd, WAIT_LIMIT(soon())),
 		    -ECONNRESET);
 	}
 	cr_assert_eq(fstat(fd, &st), 0);
@@ -399,7 +399,7 @@ Test(shared_ring, region_that_no_ring_needs_is_not_mapped)
 }
 
 /* Sources that failed to attach leave resources behind, but not for ever. */
-Test(shared_ring, newest_of_many_that_were_shown_is_kept)
+Test(shared_ring, newest_of_many_that_were_granted_is_kept)
 {
 	uint64_t size, first = 0, last = 0;
 	struct region *region;
@@ -408,30 +408,30 @@ Test(shared_ring, newest_of_many_that_were_shown_is_kept)
 
 	start(&f, 4, 0);
 	for (i = 0; i < N_READERS; i++)
-		f.regions[i]->shown_size = 4096;
+		f.regions[i]->granted_size = 4096;
 	for (k = 0; k < 20; k++) {
 		cr_assert_eq(
 		    dfi__shm_ops.region.create(shm[0], 4096, &region), 0);
 		last = region->name.key;
 		first = k ? first : last;
 		for (i = 0; i < N_READERS; i++)
-			cr_assert_eq(dfi__shm_ops.region.show(region,
+			cr_assert_eq(dfi__shm_ops.region.grant(region,
 					 &f.regions[i]->name, SOURCE,
 					 WAIT_LIMIT(soon())),
 			    0);
 		dfi__shm_ops.region.destroy(region);
 	}
 	for (i = 0; i < N_READERS; i++) {
-		cr_assert_null(dfi__shm_ops.region.shown(
+		cr_assert_null(dfi__shm_ops.region.granted(
 		    f.regions[i], SOURCE, first, &size));
-		cr_assert_not_null(dfi__shm_ops.region.shown(
+		cr_assert_not_null(dfi__shm_ops.region.granted(
 		    f.regions[i], SOURCE, last, &size));
 		cr_assert_eq(size, 4096);
 	}
 	stop(&f);
 }
 
-Test(shared_ring, region_that_is_closed_is_shown_nothing)
+Test(shared_ring, region_that_is_closed_is_granted_nothing)
 {
 	struct region_name names[2];
 	struct region *region;
@@ -445,7 +445,7 @@ Test(shared_ring, region_that_is_closed_is_shown_nothing)
 		    dfi__shm_ops.region.create(shm[i], 4096, &closed), 0);
 		names[i] = closed->name;
 		dfi__shm_ops.region.destroy(closed);
-		cr_assert_eq(dfi__shm_ops.region.show(
+		cr_assert_eq(dfi__shm_ops.region.grant(
 				 region, &names[i], 0, WAIT_LIMIT(soon())),
 		    -ECONNRESET);
 		cr_assert_not_null(strstr(dfi_errmsg(), "has closed"));

@@ -403,7 +403,7 @@ Test(shm, owner_that_hangs_up_is_asked_again)
 		.answer = "hello",
 		.n_hang_ups = N_HANG_UPS,
 	};
-	struct region *shown = create(SIZE);
+	struct region *granted = create(SIZE);
 	struct remote *remote;
 	size_t size;
 	void *data;
@@ -414,7 +414,7 @@ Test(shm, owner_that_hangs_up_is_asked_again)
 	stop_false_owner(&liar);
 
 	start_false_owner(&liar);
-	cr_assert_eq(dfi__shm_ops.region.show(shown, &liar.name, 0,
+	cr_assert_eq(dfi__shm_ops.region.grant(granted, &liar.name, 0,
 			 WAIT_LIMIT(deadline_in_ms(60000))),
 	    -ECONNRESET);
 	expect_text("no valid answer");
@@ -425,7 +425,7 @@ Test(shm, owner_that_hangs_up_is_asked_again)
 			 deadline_in_ms(60000), &data, &size),
 	    -EBADMSG);
 	stop_false_owner(&liar);
-	dfi__shm_ops.region.destroy(shown);
+	dfi__shm_ops.region.destroy(granted);
 }
 
 /* The sockets of this process that have an address: to listen, or accepted. */
@@ -773,7 +773,7 @@ static bool is_gone_at_last(void *arg)
 
 Test(shm, owner_that_is_known_to_be_gone_is_not_waited_for)
 {
-	struct region *shown = create(SIZE);
+	struct region *granted = create(SIZE);
 	struct region_name name;
 	struct remote *remote;
 	unsigned looks = 0;
@@ -784,8 +784,8 @@ Test(shm, owner_that_is_known_to_be_gone_is_not_waited_for)
 	    -ECONNRESET);
 	expect_text("is gone, as the registry says");
 	looks = 0;
-	cr_assert_eq(
-	    dfi__shm_ops.region.show(shown, &name, 0, GIVEN_UP_LATER(&looks)),
+	cr_assert_eq(dfi__shm_ops.region.grant(
+			 granted, &name, 0, GIVEN_UP_LATER(&looks)),
 	    -ECONNRESET);
 	expect_text("is gone, as the registry says");
 	cr_assert_eq(dfi__shm_ops.ring.open(peer.transport, NULL, &name, &whole,
@@ -793,7 +793,7 @@ Test(shm, owner_that_is_known_to_be_gone_is_not_waited_for)
 	    -ETIMEDOUT);
 	expect_text("doesn't answer");
 	close(silent);
-	dfi__shm_ops.region.destroy(shown);
+	dfi__shm_ops.region.destroy(granted);
 }
 
 /* Of those that wait for a place in its backlog nothing comes to be polled. */
@@ -1021,19 +1021,19 @@ static void send_with(int socket, const void *bytes, size_t size, int fd)
 }
 
 /* The error differs from that of an invalid region. */
-Test(shm, region_is_not_shown_to_who_has_no_descriptor_left)
+Test(shm, region_is_not_granted_to_a_process_without_descriptors)
 {
-	struct region *region = create(SIZE), *shown = create(SIZE);
-	struct shm_show_request request = {
+	struct region *region = create(SIZE), *granted = create(SIZE);
+	struct shm_grant_request request = {
 		.base = { UINT32_C(0x44464956), 1, region->name.key },
-		.key = shown->name.key,
-		.size = shown->name.size,
+		.key = granted->name.key,
+		.size = granted->name.size,
 	};
 	int64_t wait_limit = deadline_in_ms(60000);
-	int fd = ((struct shm_region *)shown)->fd, socket;
+	int fd = ((struct shm_region *)granted)->fd, socket;
 	struct rlimit limit;
 
-	region->shown_size = shown->name.size;
+	region->granted_size = granted->name.size;
 	socket = connect_raw(region->name.address);
 	while (count_sockets(region->name.address) < 2)
 		cr_assert_lt(clock_now_ns(), wait_limit);
@@ -1048,35 +1048,35 @@ Test(shm, region_is_not_shown_to_who_has_no_descriptor_left)
 	send_with(socket, &request, sizeof(request), fd);
 	cr_assert_eq(answer_of(socket), 0);
 	close(socket);
-	dfi__shm_ops.region.destroy(shown);
+	dfi__shm_ops.region.destroy(granted);
 	dfi__shm_ops.region.destroy(region);
 }
 
 /* The answer is a struct shm_reply, with the least byte of the error first. */
-static void show_to_poor(const char *answer, int error, const char *remedy)
+static void grant_to_poor(const char *answer, int error, const char *remedy)
 {
 	struct false_owner poor = { .answer = answer };
-	struct region *shown = create(SIZE);
+	struct region *granted = create(SIZE);
 
 	cr_assert_eq((unsigned char)answer[4], (unsigned char)error);
 	start_false_owner(&poor);
-	cr_assert_eq(dfi__shm_ops.region.show(shown, &poor.name, 0,
+	cr_assert_eq(dfi__shm_ops.region.grant(granted, &poor.name, 0,
 			 WAIT_LIMIT(deadline_in_ms(60000))),
 	    error);
 	expect_text(poor.name.address);
 	expect_text(remedy);
 	stop_false_owner(&poor);
-	dfi__shm_ops.region.destroy(shown);
+	dfi__shm_ops.region.destroy(granted);
 }
 
-Test(shm, who_has_no_descriptor_for_what_is_shown_is_named)
+Test(shm, process_without_descriptors_for_a_grant_is_named)
 {
-	show_to_poor("PIFD\xe8\xff\xff\xff", -EMFILE, "ulimit -n");
+	grant_to_poor("PIFD\xe8\xff\xff\xff", -EMFILE, "ulimit -n");
 }
 
-Test(shm, who_has_no_memory_for_what_is_shown_is_named)
+Test(shm, process_without_memory_for_a_grant_is_named)
 {
-	show_to_poor("PIFD\xf4\xff\xff\xff", -ENOMEM, "ulimit -v");
+	grant_to_poor("PIFD\xf4\xff\xff\xff", -ENOMEM, "ulimit -v");
 }
 
 /* Nobody gets it, as its use could raise a signal. */

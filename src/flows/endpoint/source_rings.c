@@ -135,7 +135,7 @@ static int open_ring(
 	if (ret < 0 || !slots)
 		return ret;
 	/* The target has that address: it was used to open the ring. */
-	ret = slots->transport->ops->region.show(slots,
+	ret = slots->transport->ops->region.grant(slots,
 	    dfi__region_memory(&source->targets.peer[target].endpoint.region),
 	    source->index, &wait_limit);
 	if (ret < 0) {

@@ -121,7 +121,7 @@ static void expect_slots(struct dfi_target *target)
 {
 	struct ring_geometry slots = dfi__flow_slots_geometry(&target->flow);
 
-	target->region->shown_size = region_size(&slots, 1);
+	target->region->granted_size = region_size(&slots, 1);
 }
 
 /*

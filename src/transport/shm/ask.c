@@ -194,7 +194,7 @@ static int reply_error(
 	case -ENOMEM:
 		return dfi__fail(-ENOMEM,
 		    "shared memory: the process at %s has no address space, "
-		    "mapping or memory left for the region that was shown to "
+		    "mapping or memory left for the region that was granted to "
 		    "it: raise its limit (ulimit -v, sysctl "
 		    "vm.max_map_count), free memory, or make rings smaller "
 		    "(segment_count, DFI_RING_MEMORY)",
@@ -202,11 +202,12 @@ static int reply_error(
 	case -EMFILE:
 		return dfi__fail(-EMFILE,
 		    "shared memory: the process at %s has no file descriptor "
-		    "left for the region that was shown to it: raise its limit "
+		    "left for the region that was granted to it: raise its "
+		    "limit "
 		    "(ulimit -n)",
 		    name->address);
 	case -EBADMSG:
-		return dfi__shm_fail_shown(name);
+		return dfi__shm_fail_granted(name);
 	default:
 		return dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s has closed the region",
@@ -275,8 +276,8 @@ int dfi__shm_pass_fetch(const struct region_name *name,
 	return 0;
 }
 
-int dfi__shm_pass_show(const struct region_name *to,
-    struct shm_show_request *request, int fd,
+int dfi__shm_pass_grant(const struct region_name *to,
+    struct shm_grant_request *request, int fd,
     const struct wait_limit *wait_limit)
 {
 	struct asking asking = {
@@ -288,7 +289,7 @@ int dfi__shm_pass_show(const struct region_name *to,
 	};
 	int ret;
 
-	request->base.magic = SHM_SHOW_MAGIC;
+	request->base.magic = SHM_GRANT_MAGIC;
 	request->base.version = SHM_PASS_VERSION;
 	ret = dfi__shm_pass_retry(attempt, &asking, wait_limit, to->address);
 	if (!ret && asking.got >= 0)

@@ -26,15 +26,15 @@ struct shm_reply {
 };
 
 /* A request to grant a region for the one that base.key names. */
-struct shm_show_request {
+struct shm_grant_request {
 	struct shm_request base;
 	uint32_t ring;
 	uint32_t reserved;
 	uint64_t key, size; /* of the region that is granted */
 };
 
-#define SHM_PASS_MAGIC UINT32_C(0x44464950) /* "DFIP" */
-#define SHM_SHOW_MAGIC UINT32_C(0x44464956) /* "DFIV" */
+#define SHM_PASS_MAGIC UINT32_C(0x44464950)  /* "DFIP" */
+#define SHM_GRANT_MAGIC UINT32_C(0x44464956) /* "DFIV" */
 #define SHM_PASS_VERSION 1
 #define SHM_REPORT_MAGIC UINT32_C(0x44464953) /* "DFIS" */
 #define SHM_REPORT_VERSION 1

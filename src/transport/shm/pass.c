@@ -109,10 +109,10 @@ static void serve_region(struct shm_pass *pass, uint64_t key)
 		    strerror(-ret));
 }
 
-static void serve_show(
-    struct shm_pass *pass, const struct shm_show_request *request, int fd)
+static void serve_grant(
+    struct shm_pass *pass, const struct shm_grant_request *request, int fd)
 {
-	int ret = dfi__shm_show_serve(pass->shm, request, fd);
+	int ret = dfi__shm_grant_serve(pass->shm, request, fd);
 
 	if (ret < 0)
 		dfi__log(DFI_LOG_DEBUG,
@@ -122,31 +122,32 @@ static void serve_show(
 }
 
 static void serve_request(struct shm_pass *pass,
-    const struct shm_show_request *request, ssize_t got, int fd)
+    const struct shm_grant_request *request, ssize_t got, int fd)
 {
 	const struct shm_request *base = &request->base;
-	bool shows = got == sizeof(*request) && base->magic == SHM_SHOW_MAGIC;
+	bool grants = got == sizeof(*request) && base->magic == SHM_GRANT_MAGIC;
 
 	if (got == sizeof(*base) && base->magic == SHM_REPORT_MAGIC) {
 		dfi__shm_report_serve(pass->shm, pass->socket, base);
 		return;
 	}
-	if (!shows && (got != sizeof(*base) || base->magic != SHM_PASS_MAGIC)) {
+	if (!grants &&
+	    (got != sizeof(*base) || base->magic != SHM_PASS_MAGIC)) {
 		dfi__log_seldom(&pass->shm->nonsense, DFI_LOG_WARN,
 		    "shared memory: a peer sent no valid request");
 		return;
 	}
 	if (base->version != SHM_PASS_VERSION)
 		send_reply(pass->socket, -EPROTO, -1);
-	else if (shows)
-		serve_show(pass, request, fd);
+	else if (grants)
+		serve_grant(pass, request, fd);
 	else
 		serve_region(pass, base->key);
 }
 
 static void serve(struct shm_pass *pass)
 {
-	struct shm_show_request request;
+	struct shm_grant_request request;
 	ssize_t got;
 	int fd;
 

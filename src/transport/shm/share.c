@@ -104,7 +104,7 @@ static int check_view(
 	pthread_mutex_lock(&shm->lock);
 	region = find(shm, key, ring);
 	if (region)
-		wanted = region->base.shown_size;
+		wanted = region->base.granted_size;
 	pthread_mutex_unlock(&shm->lock);
 	if (!region)
 		return -ENOENT;
@@ -141,17 +141,18 @@ static struct shm_view *new_view(uint32_t ring, uint64_t key, uint64_t size)
 	return view;
 }
 
-int dfi__shm_fail_shown(const struct region_name *to)
+int dfi__shm_fail_granted(const struct region_name *to)
 {
 	return dfi__fail(-EBADMSG,
 	    "shared memory: the process at %s refused the region that was "
-	    "shown to it: it is not sealed, or not as large as the segments of "
+	    "granted to it: it is not sealed, or not as large as the segments "
+	    "of "
 	    "the flow",
 	    to->address);
 }
 
-int dfi__shm_show_serve(
-    struct shm *shm, const struct shm_show_request *request, int fd)
+int dfi__shm_grant_serve(
+    struct shm *shm, const struct shm_grant_request *request, int fd)
 {
 	struct region_name name = { .size = request->size };
 	struct shm_view *view;
@@ -180,14 +181,14 @@ int dfi__shm_show_serve(
 	return -ENOENT;
 }
 
-static int show_here(struct shm *shm, struct shm_region *region,
+static int grant_here(struct shm *shm, struct shm_region *region,
     const struct region_name *to, uint32_t ring)
 {
 	uint64_t size = region->base.name.size;
 	struct shm_view *view;
 
 	if (check_view(shm, to->key, ring, size) == -EBADMSG)
-		return dfi__shm_fail_shown(to);
+		return dfi__shm_fail_granted(to);
 	view = new_view(ring, region->base.name.key, size);
 	if (!view)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
@@ -201,26 +202,26 @@ static int show_here(struct shm *shm, struct shm_region *region,
 	    to->address);
 }
 
-int dfi__shm_show(struct region *shown, const struct region_name *to,
+int dfi__shm_grant(struct region *granted, const struct region_name *to,
     uint32_t ring, const struct wait_limit *wait_limit)
 {
-	struct shm_region *region = (struct shm_region *)shown;
-	struct shm *shm = (struct shm *)shown->transport;
-	struct shm_show_request request = {
+	struct shm_region *region = (struct shm_region *)granted;
+	struct shm *shm = (struct shm *)granted->transport;
+	struct shm_grant_request request = {
 		.base.key = to->key,
 		.ring = ring,
-		.key = shown->name.key,
-		.size = shown->name.size,
+		.key = granted->name.key,
+		.size = granted->name.size,
 	};
 
 	/* The receiver may read it as long as it likes: it can be no spare. */
 	region->elsewhere = true;
 	if (!strcmp(to->address, shm->base.address))
-		return show_here(shm, region, to, ring);
-	return dfi__shm_pass_show(to, &request, region->fd, wait_limit);
+		return grant_here(shm, region, to, ring);
+	return dfi__shm_pass_grant(to, &request, region->fd, wait_limit);
 }
 
-const void *dfi__shm_shown(
+const void *dfi__shm_granted(
     struct region *region, uint32_t ring, uint64_t key, uint64_t *size)
 {
 	struct shm *shm = (struct shm *)region->transport;

@@ -121,7 +121,7 @@ static int shm_region_create(
 	new->refs = 1;
 	new->n_passed = 0;
 	new->closed = false;
-	new->base.shown_size = 0;
+	new->base.granted_size = 0;
 	atomic_set(shm_let_go(new->base.base), 0);
 	pthread_mutex_lock(&shm->lock);
 	new->next = shm->regions;
@@ -324,8 +324,8 @@ const struct transport_ops dfi__shm_ops = {
 	.ring.open = shm_remote_open,
 	.ring.close = shm_remote_close,
 	.ring.write = shm_write,
-	.region.show = dfi__shm_show,
-	.region.shown = dfi__shm_shown,
+	.region.grant = dfi__shm_grant,
+	.region.granted = dfi__shm_granted,
 	.ring.wake = shm_wake,
 	.ring.give_credit = shm_give_credit,
 	.report = &shm_report_ops,

@@ -17,7 +17,7 @@
 struct acceptor;
 struct shm_pass;
 struct shm_request;
-struct shm_show_request;
+struct shm_grant_request;
 struct shm_view;
 
 TAILQ_HEAD(shm_spares, shm_region);
@@ -149,26 +149,26 @@ int dfi__shm_pass_fetch(const struct region_name *name,
     const struct wait_limit *wait_limit, int *fd);
 
 /* Grant a region, by its descriptor, to the owner of another one. */
-int dfi__shm_pass_show(const struct region_name *to,
-    struct shm_show_request *request, int fd,
+int dfi__shm_pass_grant(const struct region_name *to,
+    struct shm_grant_request *request, int fd,
     const struct wait_limit *wait_limit);
 
 /* share.c */
 
 /*
- * region_ops.show() and shown(), and the side that serves a grant. The latter
- * runs on the control thread, returns a bare negative errno value, and leaves
- * fd to the caller: -EMFILE if there was no room for the descriptor that came,
- * -1 if none came.
+ * region_ops.grant() and granted(), and the side that serves a grant. The
+ * latter runs on the control thread, returns a bare negative errno value, and
+ * leaves fd to the caller: -EMFILE if there was no room for the descriptor that
+ * came, -1 if none came.
  */
-int dfi__shm_show(struct region *shown, const struct region_name *to,
+int dfi__shm_grant(struct region *granted, const struct region_name *to,
     uint32_t ring, const struct wait_limit *wait_limit);
-const void *dfi__shm_shown(
+const void *dfi__shm_granted(
     struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
-int dfi__shm_show_serve(
-    struct shm *shm, const struct shm_show_request *request, int fd);
+int dfi__shm_grant_serve(
+    struct shm *shm, const struct shm_grant_request *request, int fd);
 /* -EBADMSG: the region that was granted for another one does not fit it. */
-int dfi__shm_fail_shown(const struct region_name *to);
+int dfi__shm_fail_granted(const struct region_name *to);
 void dfi__shm_views_free(struct shm *shm, struct shm_region *region);
 
 /* report.c */

@@ -65,18 +65,18 @@ void dfi__window_opened(struct dfi_source *source, uint32_t lane)
 }
 
 /* Set the end of an open lane, lower if it must linger. */
-static void show_end(struct dfi_source *source, uint32_t lane)
+static void set_lane_end(struct dfi_source *source, uint32_t lane)
 {
-	struct dfi_source_lane *shown = &source->head.lanes[lane];
+	struct dfi_source_lane *open = &source->head.lanes[lane];
 	struct writer *writer = &source->writers[lane];
 
 	set_end(source, lane);
 	if (!source->linger.ns)
-		lane_set_end(shown, writer->end);
+		lane_set_end(open, writer->end);
 	else if (source_filled(source, lane))
 		dfi__linger_start(source, lane);
 	else
-		lane_set_end(shown, writer->segment + source->head.tuple_size);
+		lane_set_end(open, writer->segment + source->head.tuple_size);
 }
 
 void dfi__window_count(struct dfi_source *source, uint32_t lane)
@@ -109,7 +109,7 @@ static void share_out(struct dfi_source *source)
 		window->lanes[i].share = share;
 		if (source->writers[i].segment &&
 		    !source_lane_is_closed(source, i))
-			show_end(source, i);
+			set_lane_end(source, i);
 	}
 }
 
@@ -121,7 +121,7 @@ static void give_share(struct dfi_source *source, uint32_t lane)
 	/* All other lanes then have a share of one each. */
 	if (window->left < source->n_lanes) {
 		window->lanes[lane].share = 1;
-		show_end(source, lane);
+		set_lane_end(source, lane);
 	} else {
 		share_out(source);
 	}
