@@ -88,7 +88,7 @@ static uint64_t leave_hole(uint32_t i)
 {
 	uint64_t place;
 
-	cr_assert_eq(dispenser_take(sources[i]->sequencer, 1, &place), 1);
+	cr_assert_eq(shared_counter_take(sources[i]->sequencer, 1, &place), 1);
 	return place;
 }
 

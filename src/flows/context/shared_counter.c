@@ -9,13 +9,13 @@
 #include "context.h"
 #include "network.h"
 
-#define DISPENSER_OFFSET sizeof(struct region_header)
-#define DISPENSER_REGION_SIZE \
-	(DISPENSER_OFFSET + sizeof(struct shared_counter_words))
+#define SHARED_COUNTER_OFFSET sizeof(struct region_header)
+#define SHARED_COUNTER_REGION_SIZE \
+	(SHARED_COUNTER_OFFSET + sizeof(struct shared_counter_words))
 
 static const struct ring_layout layout = {
 	.n_rings = 1,
-	.first_ring = DISPENSER_OFFSET,
+	.first_ring = SHARED_COUNTER_OFFSET,
 	.ring_size = sizeof(struct shared_counter_words),
 	.wait_offset = offsetof(struct shared_counter_words, waits),
 };
@@ -23,7 +23,7 @@ static const struct ring_layout layout = {
 uint64_t dfi__shared_counter_bytes(const struct dfi *dfi)
 {
 	return dfi->transport->ops->region.bytes(
-	    dfi->transport, DISPENSER_REGION_SIZE);
+	    dfi->transport, SHARED_COUNTER_REGION_SIZE);
 }
 
 uint64_t dfi__shared_counter_shadow_bytes(const struct dfi *dfi)
@@ -65,12 +65,13 @@ int dfi__shared_counter_create(struct dfi *dfi, enum dfi_transport transport,
 	struct transport *memory = dfi->transport;
 	char *why = shared_counter->published.why;
 	int ret = memory->ops->region.create(
-	    memory, DISPENSER_REGION_SIZE, &shared_counter->region);
+	    memory, SHARED_COUNTER_REGION_SIZE, &shared_counter->region);
 
 	if (ret < 0)
 		return ret;
 	shared_counter->words = (struct shared_counter_words *)(void
-		*)((char *)shared_counter->region->base + DISPENSER_OFFSET);
+		*)((char *)shared_counter->region->base +
+	    SHARED_COUNTER_OFFSET);
 	atomic_set(&shared_counter->words->closed, 0);
 	atomic_set(&shared_counter->words->waits, 0);
 	atomic_set(&shared_counter->words->waits_name, 0);
@@ -166,7 +167,7 @@ int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
 {
 	const struct region_address *address = dfi__region_network(published);
 
-	if (!transport_region_fits(published->size, DISPENSER_REGION_SIZE))
+	if (!transport_region_fits(published->size, SHARED_COUNTER_REGION_SIZE))
 		return dfi__fail(-EBADMSG,
 		    "its entry in the registry is damaged: its counter has "
 		    "%lu bytes",

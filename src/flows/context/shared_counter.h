@@ -92,7 +92,7 @@ void dfi__shared_counter_close(struct shared_counter_user *user);
 int dfi__shared_counter_take_far(
     struct shared_counter_user *user, uint64_t n, uint64_t *first);
 
-static inline int dispenser_take(
+static inline int shared_counter_take(
     struct shared_counter_user *user, uint64_t n, uint64_t *first)
 {
 	if (unlikely(!user->words))
@@ -115,7 +115,8 @@ _Atomic uint32_t *dfi__shared_counter_wait_word(
 void dfi__shared_counter_arm(const struct shared_counter_user *user);
 
 /* Whether the holder's memory says that it has closed the counter. */
-static inline bool dispenser_is_closed(const struct shared_counter_user *user)
+static inline bool shared_counter_is_closed(
+    const struct shared_counter_user *user)
 {
 	return user->words && atomic_peek(&user->words->closed);
 }

@@ -389,7 +389,8 @@ static int take(struct dfi_sequencer *sequencer, uint32_t n, uint64_t *number)
 	unsigned looks = 0;
 	int ret;
 
-	while ((ret = dispenser_take(&sequencer->user_end, n, number)) == 0) {
+	while (
+	    (ret = shared_counter_take(&sequencer->user_end, n, number)) == 0) {
 		if (atomic_peek(&sequencer->lost))
 			return fail_lost(sequencer);
 		if (++looks % LOOKS == 0)
@@ -414,7 +415,7 @@ int dfi_sequencer_next(
 	ret = take(sequencer, n, &number);
 	if (unlikely(ret < 0))
 		return fail_take(sequencer, ret);
-	if (unlikely(dispenser_is_closed(&sequencer->user_end) ||
+	if (unlikely(shared_counter_is_closed(&sequencer->user_end) ||
 		atomic_peek(&sequencer->lost)))
 		return dfi__error_keep(fail_lost(sequencer));
 	*first = number;

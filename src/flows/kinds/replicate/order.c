@@ -177,7 +177,7 @@ static int draw(void *arg, uint64_t *place)
 {
 	struct dfi_source *source = arg;
 	char name[256];
-	int ret = dispenser_take(source->sequencer, 1, place);
+	int ret = shared_counter_take(source->sequencer, 1, place);
 
 	if (likely(ret >= 0))
 		return ret;
