@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include "base/error.h"
 
-int dfi__merge_init(struct merge *merge, uint32_t n, uint64_t first_place)
+int dfi__merge_init(struct merge *merge, uint32_t n, uint64_t first_position)
 {
 	uint32_t i;
 
-	*merge = (struct merge){ .place = first_place, .n_waiting = n };
+	*merge = (struct merge){ .position = first_position, .n_waiting = n };
 	merge->rings = calloc(n, sizeof(merge->rings[0]));
-	merge->places = calloc(n, sizeof(merge->places[0]));
-	if (!merge->rings || !merge->places) {
+	merge->positions = calloc(n, sizeof(merge->positions[0]));
+	if (!merge->rings || !merge->positions) {
 		dfi__merge_free(merge);
 		return dfi__fail(-ENOMEM, "out of memory");
 	}
@@ -28,9 +28,9 @@ int dfi__merge_init(struct merge *merge, uint32_t n, uint64_t first_place)
 void dfi__merge_free(struct merge *merge)
 {
 	free(merge->rings);
-	free(merge->places);
+	free(merge->positions);
 	merge->rings = NULL;
-	merge->places = NULL;
+	merge->positions = NULL;
 }
 
 static void swap(struct merge *merge, uint32_t a, uint32_t b)
@@ -42,9 +42,9 @@ static void swap(struct merge *merge, uint32_t a, uint32_t b)
 }
 
 /* Distance from the due position to that of the ring at this index. */
-static uint64_t ahead(const struct merge *merge, uint32_t position)
+static uint64_t ahead(const struct merge *merge, uint32_t index)
 {
-	return merge->places[merge->rings[position]] - merge->place;
+	return merge->positions[merge->rings[index]] - merge->position;
 }
 
 static void sift_up(struct merge *merge, uint32_t at)
@@ -74,20 +74,20 @@ static void sift_down(struct merge *merge, uint32_t at)
 	}
 }
 
-bool dfi__merge_arrived(struct merge *merge, uint32_t position, uint64_t place)
+bool dfi__merge_arrived(struct merge *merge, uint32_t index, uint64_t position)
 {
-	if (place - merge->place > INT64_MAX)
+	if (position - merge->position > INT64_MAX)
 		return false;
-	merge->places[merge->rings[position]] = place;
-	swap(merge, position, merge->n_next);
+	merge->positions[merge->rings[index]] = position;
+	swap(merge, index, merge->n_next);
 	merge->n_waiting--;
 	sift_up(merge, merge->n_next++);
 	return true;
 }
 
-void dfi__merge_ended(struct merge *merge, uint32_t position)
+void dfi__merge_ended(struct merge *merge, uint32_t index)
 {
-	swap(merge, position, merge->n_next + --merge->n_waiting);
+	swap(merge, index, merge->n_next + --merge->n_waiting);
 }
 
 void dfi__merge_delivered(struct merge *merge, uint32_t n)
@@ -95,5 +95,5 @@ void dfi__merge_delivered(struct merge *merge, uint32_t n)
 	swap(merge, 0, --merge->n_next);
 	merge->n_waiting++;
 	sift_down(merge, 0);
-	merge->place += n;
+	merge->position += n;
 }

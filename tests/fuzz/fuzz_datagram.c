@@ -101,10 +101,10 @@ static int source_sends(void *arg, uint32_t to, const void *header,
 		memcpy(data + header_size, payload, payload_size);
 	fuzz_check(dfi__datagram_parse(
 	    &f.flow, data, header_size + payload_size, &datagram));
-	fuzz_check(datagram.type != DATAGRAM_PLACE ||
+	fuzz_check(datagram.type != DATAGRAM_POSITION ||
 	    (f.source.config.notify && to != DATAGRAM_ALL &&
-		datagram.place - f.start < f.written &&
-		datagram.count <= f.written - (datagram.place - f.start)));
+		datagram.position - f.start < f.written &&
+		datagram.count <= f.written - (datagram.position - f.start)));
 	if (datagram.type == DATAGRAM_DATA) {
 		memcpy(&number_is, datagram.payload + prefix, TUPLE);
 		fuzz_check((uint32_t)number_is == datagram.number);
@@ -154,13 +154,13 @@ static void read_segment(void)
 	const char *base = f.region.base, *payload;
 	volatile char sum = 0;
 	uint64_t bytes, i;
-	uint64_t place;
+	uint64_t position;
 	int ret;
 
 	if (f.refused)
 		return;
 	if (f.flow.geometry.parts & SEGMENT_GLOBAL && reader_ready(&f.reader)) {
-		ret = dfi__reader_global(&f.reader, &place);
+		ret = dfi__reader_global(&f.reader, &position);
 		fuzz_check(ret == 0 || ret == -EBADMSG);
 	}
 	if (!reader_ready(&f.reader)) {
@@ -219,8 +219,8 @@ static void receive_likely(struct input *input, uint8_t kind)
 		    (uint32_t)number(input, 1) - 8;
 		datagram.missing[0].count = (uint32_t)number(input, 1);
 	} else if (kind & 4) {
-		datagram.type = DATAGRAM_PLACE;
-		datagram.place = number(input, 1);
+		datagram.type = DATAGRAM_POSITION;
+		datagram.position = number(input, 1);
 		datagram.count = 1 + (kind >> 3);
 	}
 	if (datagram.type == DATAGRAM_STATE || datagram.type == DATAGRAM_REPORT)

@@ -175,14 +175,15 @@ static struct faults *start_faults(struct net *net, uint64_t salt)
 	return faults;
 }
 
-static int draw(void *arg, uint64_t *place)
+static int draw(void *arg, uint64_t *position)
 {
 	struct net_source *source = arg;
 	struct net *net = source->net;
 
-	cr_assert_lt(net->n_places, net->plan.n_sources * net->plan.n_segments);
-	*place = MERGE_FIRST_PLACE + net->n_places;
-	net->places[net->n_places++] = (struct net_place){
+	cr_assert_lt(
+	    net->n_positions, net->plan.n_sources * net->plan.n_segments);
+	*position = MERGE_FIRST_POSITION + net->n_positions;
+	net->positions[net->n_positions++] = (struct net_position){
 		.source = source->index,
 		.segment = source->sent,
 	};
@@ -251,7 +252,7 @@ static void start_target(struct net *net, uint32_t index)
 	memset(target->region.base, 0xa5, size);
 	dfi__region_init(&target->region);
 	cr_assert_eq(dfi__merge_init(&target->merge, net->plan.n_sources,
-			 MERGE_FIRST_PLACE),
+			 MERGE_FIRST_POSITION),
 	    0);
 	for (s = 0; s < net->plan.n_sources; s++) {
 		struct multicast_receiver_config config = {
@@ -304,9 +305,9 @@ void net_start(struct net *net, const struct net_plan *plan)
 	};
 	net->first_tuple = calloc(plan->n_segments + 1, sizeof(uint64_t));
 	cr_assert_not_null(net->first_tuple);
-	net->places = calloc(
-	    plan->n_sources * plan->n_segments + 1, sizeof(net->places[0]));
-	cr_assert_not_null(net->places);
+	net->positions = calloc(
+	    plan->n_sources * plan->n_segments + 1, sizeof(net->positions[0]));
+	cr_assert_not_null(net->positions);
 	for (i = 0; i < plan->n_segments; i++)
 		net->first_tuple[i + 1] = net->first_tuple[i] +
 		    tuples_of(net, i);
@@ -342,7 +343,7 @@ void net_stop(struct net *net)
 		free(net->sent);
 	}
 	free(net->first_tuple);
-	free(net->places);
+	free(net->positions);
 }
 
 /* The datagrams that the network delivers to a source, and to a target. */
@@ -533,7 +534,7 @@ static void look_at_rings(struct net *net, struct net_target *target)
 	struct merge *merge = &target->merge;
 	struct net_view *view;
 	uint32_t i = merge->n_next;
-	uint64_t place;
+	uint64_t position;
 
 	while (i < merge->n_next + merge->n_waiting) {
 		view = &target->views[merge->rings[i]];
@@ -543,11 +544,11 @@ static void look_at_rings(struct net *net, struct net_target *target)
 		}
 		if (reader_ready(&view->reader)) {
 			cr_assert_eq(
-			    dfi__reader_global(&view->reader, &place), 0);
-			cr_assert(dfi__merge_arrived(merge, i, place),
-			    "seed %lu: place %lu",
+			    dfi__reader_global(&view->reader, &position), 0);
+			cr_assert(dfi__merge_arrived(merge, i, position),
+			    "seed %lu: position %lu",
 			    (unsigned long)net->plan.seed,
-			    (unsigned long)(place - MERGE_FIRST_PLACE));
+			    (unsigned long)(position - MERGE_FIRST_POSITION));
 			i++;
 			continue;
 		}
@@ -557,17 +558,18 @@ static void look_at_rings(struct net *net, struct net_target *target)
 	}
 }
 
-/* At these places are the segments that the source drew them for. */
-static void check_places(const struct net *net, const struct net_target *target,
-    uint32_t source, uint32_t segment, uint32_t n)
+/* At these positions are the segments that the source drew them for. */
+static void check_positions(const struct net *net,
+    const struct net_target *target, uint32_t source, uint32_t segment,
+    uint32_t n)
 {
-	uint64_t place = target->merge.place - MERGE_FIRST_PLACE;
+	uint64_t position = target->merge.position - MERGE_FIRST_POSITION;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		cr_assert_lt(place + i, net->n_places);
-		cr_assert_eq(net->places[place + i].source, source);
-		cr_assert_eq(net->places[place + i].segment, segment + i);
+		cr_assert_lt(position + i, net->n_positions);
+		cr_assert_eq(net->positions[position + i].source, source);
+		cr_assert_eq(net->positions[position + i].segment, segment + i);
 	}
 }
 
@@ -583,7 +585,7 @@ static void consume_in_order(struct net *net, struct net_target *target)
 		view = &target->views[ring];
 		before = view->next;
 		take(net, view);
-		check_places(net, target, ring, before, view->next - before);
+		check_positions(net, target, ring, before, view->next - before);
 		dfi__merge_delivered(&target->merge, view->next - before);
 	} else if (target->lost) {
 		for (s = 0; s < net->plan.n_sources; s++)

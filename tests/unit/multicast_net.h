@@ -92,7 +92,7 @@ struct net_source {
 	bool knows_left[NET_ENDPOINTS];
 };
 
-struct net_place {
+struct net_position {
 	uint32_t source, segment;
 };
 
@@ -111,8 +111,8 @@ struct net {
 	 * For an ordered flow, by position: the source that took it, and the
 	 * segment.
 	 */
-	struct net_place *places;
-	uint32_t n_places;
+	struct net_position *positions;
+	uint32_t n_positions;
 	/*
 	 * For tests: true loses the datagram on its way to that receiver (a
 	 * target, or for REPORT a source).

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Datagrams: each field at its documented place, whatever this machine's byte
+ * Datagrams: each field at its documented offset, whatever this machine's byte
  * order, and no impossible value accepted.
  */
 #include <criterion/criterion.h>
@@ -41,11 +41,11 @@ static const struct datagram state = {
 	.number = 5,
 	.total = 0xaabbccdd,
 };
-static const struct datagram place = {
-	.type = DATAGRAM_PLACE,
+static const struct datagram position = {
+	.type = DATAGRAM_POSITION,
 	.source = 3,
 	.number = 0xffffffff,
-	.place = 0x0123456789abcdef,
+	.position = 0x0123456789abcdef,
 	.count = COUNT,
 };
 static const struct datagram report = {
@@ -91,7 +91,7 @@ Test(datagram, fields_are_where_they_are_documented)
 	static const unsigned char state_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
 		0xd2, 1, 0x2b, 1, 5, 0, 0, 0, 0xdd, 0xcc, 0xbb, 0xaa, 0, 0, 0,
 		0 };
-	static const unsigned char place_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
+	static const unsigned char position_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
 		0xd4, 0, 3, 0, 0xff, 0xff, 0xff, 0xff, 0xef, 0xcd, 0xab, 0x89,
 		0x67, 0x45, 0x23, 1, COUNT, 0, 0, 0, 0, 0, 0, 0 };
 	static const unsigned char report_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
@@ -104,8 +104,8 @@ Test(datagram, fields_are_where_they_are_documented)
 	cr_assert_arr_eq(header, data_bytes, 32);
 	cr_assert_eq(dfi__datagram_encode(&f, &state, header), 24);
 	cr_assert_arr_eq(header, state_bytes, 24);
-	cr_assert_eq(dfi__datagram_encode(&f, &place, header), 32);
-	cr_assert_arr_eq(header, place_bytes, 32);
+	cr_assert_eq(dfi__datagram_encode(&f, &position, header), 32);
+	cr_assert_arr_eq(header, position_bytes, 32);
 	cr_assert_eq(dfi__datagram_encode(&f, &report, header), 40);
 	cr_assert_arr_eq(header, report_bytes, 40);
 }
@@ -149,16 +149,16 @@ static void come_back(bool verified)
 	}
 	free(block.memory);
 
-	/* Only where segments have places. */
-	block = encode(&f, &place);
+	/* Only where segments have positions. */
+	block = encode(&f, &position);
 	cr_assert_eq(
 	    dfi__datagram_parse(&f, block.at, block.size, &got), verified);
 	if (verified) {
-		cr_assert_eq(got.type, DATAGRAM_PLACE);
-		cr_assert_eq(got.source, place.source);
-		cr_assert_eq(got.number, place.number);
-		cr_assert_eq(got.place, place.place);
-		cr_assert_eq(got.count, place.count);
+		cr_assert_eq(got.type, DATAGRAM_POSITION);
+		cr_assert_eq(got.source, position.source);
+		cr_assert_eq(got.number, position.number);
+		cr_assert_eq(got.position, position.position);
+		cr_assert_eq(got.count, position.count);
 	}
 	free(block.memory);
 }
@@ -193,7 +193,7 @@ Test(datagram, of_another_flow_or_for_nobody_is_dropped)
 		refuse(data, i, 0xaa);
 		refuse(state, i, 0xaa);
 		refuse(report, i, 0xaa);
-		refuse(place, i, 0xaa);
+		refuse(position, i, 0xaa);
 	}
 	refuse(data, 8, 0xd5); /* type */
 	refuse(data, 8, 0xd4);
@@ -202,8 +202,8 @@ Test(datagram, of_another_flow_or_for_nobody_is_dropped)
 	refuse(report, 8, 0xd2);
 	refuse(report, 8, 0xd1);
 	refuse(state, 8, 0xd4);
-	refuse(place, 8, 0xd1);
-	refuse(place, 11, 2);
+	refuse(position, 8, 0xd1);
+	refuse(position, 11, 2);
 	refuse(data, 11, 2); /* source */
 	refuse(state, 10, 0x2c);
 	refuse(report, 11, 0xff);
@@ -218,19 +218,19 @@ Test(datagram, that_says_what_cannot_be_is_dropped)
 	refuse(state, 9, DATAGRAM_DONE);
 	refuse(state, 9, 0x10);
 	refuse(report, 9, DATAGRAM_ABORT);
-	refuse(place, 9, DATAGRAM_END);
+	refuse(position, 9, DATAGRAM_END);
 	refuse(data, 24, 0); /* used: none, parts, others, too many */
 	refuse(data, 24, 15);
 	refuse(data, 24, 8);
 	refuse(data, 24, 24);
 	refuse(data, 24, 48);
 	refuse(data, 27, 1);
-	refuse(data, 28, 1);  /* zero */
-	refuse(place, 24, 0); /* count: none, too many */
-	refuse(place, 24, COUNT + 1);
-	refuse(place, 27, 1);
-	refuse(place, 28, 1); /* zero */
-	refuse(place, 31, 0x80);
+	refuse(data, 28, 1);     /* zero */
+	refuse(position, 24, 0); /* count: none, too many */
+	refuse(position, 24, COUNT + 1);
+	refuse(position, 27, 1);
+	refuse(position, 28, 1); /* zero */
+	refuse(position, 31, 0x80);
 	refuse(report, 20, 1); /* ranges: another number, none, too long */
 	refuse(report, 20, 3);
 	refuse(report, 23, 0xff);
@@ -241,7 +241,7 @@ Test(datagram, that_says_what_cannot_be_is_dropped)
 
 Test(datagram, of_another_length_is_dropped)
 {
-	const struct datagram *all[] = { &data, &state, &report, &place };
+	const struct datagram *all[] = { &data, &state, &report, &position };
 	struct datagram_flow f = flow(true);
 	struct datagram got;
 	struct block block;

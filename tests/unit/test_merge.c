@@ -38,9 +38,9 @@ static uint32_t waiting(const struct merge *merge, uint32_t ring)
 	return 0;
 }
 
-static void arrive(struct merge *merge, uint32_t ring, uint64_t place)
+static void arrive(struct merge *merge, uint32_t ring, uint64_t position)
 {
-	cr_assert(dfi__merge_arrived(merge, waiting(merge, ring), place));
+	cr_assert(dfi__merge_arrived(merge, waiting(merge, ring), position));
 }
 
 static void expect_due(struct merge *merge, uint32_t ring)
@@ -73,7 +73,7 @@ Test(merge, what_arrives_as_3_1_2_is_delivered_as_1_2_3)
 	}
 }
 
-Test(merge, place_that_was_delivered_is_noticed)
+Test(merge, position_that_was_delivered_is_noticed)
 {
 	struct merge merge;
 
@@ -110,7 +110,7 @@ Test(merge, rings_that_have_ended_are_not_looked_at)
 /* Streams of rising positions, dealt at random, that arrive in any order. */
 static void deal(unsigned seed, uint64_t start)
 {
-	uint64_t places[N_RINGS][N_SEGMENTS], place;
+	uint64_t positions[N_RINGS][N_SEGMENTS], position;
 	uint32_t n[N_RINGS] = { 0 }, next[N_RINGS] = { 0 };
 	uint32_t owner[N_SEGMENTS], ring, i;
 	bool there[N_RINGS] = { false };
@@ -120,18 +120,18 @@ static void deal(unsigned seed, uint64_t start)
 	for (i = 0; i < N_SEGMENTS; i++) {
 		ring = (uint32_t)rand() % N_RINGS;
 		owner[i] = ring;
-		places[ring][n[ring]++] = start + i;
+		positions[ring][n[ring]++] = start + i;
 	}
 	cr_assert_eq(dfi__merge_init(&merge, N_RINGS, start), 0);
 	for (i = 0; i < N_SEGMENTS;) {
 		ring = (uint32_t)rand() % N_RINGS;
 		if (!there[ring] && next[ring] < n[ring]) {
-			place = places[ring][next[ring]++];
-			arrive(&merge, ring, place);
+			position = positions[ring][next[ring]++];
+			arrive(&merge, ring, position);
 			there[ring] = true;
 		}
 		for (; i < N_SEGMENTS && merge_is_due(&merge); i++) {
-			cr_assert_eq(merge.place, start + i);
+			cr_assert_eq(merge.position, start + i);
 			there[merge_first(&merge)] = false;
 			expect_due(&merge, owner[i]);
 		}
@@ -140,7 +140,7 @@ static void deal(unsigned seed, uint64_t start)
 	dfi__merge_free(&merge);
 }
 
-Test(merge, random_arrivals_are_delivered_by_place)
+Test(merge, random_arrivals_are_delivered_by_position)
 {
 	unsigned seed;
 
@@ -169,12 +169,12 @@ static void start_ring(struct fake_ring *ring, bool verified, uint64_t first)
 }
 
 /* The position is in each ring's segment, whole, and the checksum covers it. */
-static void send_and_read(bool verified, uint64_t first, uint64_t place)
+static void send_and_read(bool verified, uint64_t first, uint64_t position)
 {
 	struct fake_ring rings[2];
 	struct writer writers[2];
 	struct segment_header *header;
-	uint64_t next = place, global, bytes, i;
+	uint64_t next = position, global, bytes, i;
 	const char *payload;
 	struct replica_writer replica_writer;
 	uint32_t r;
@@ -188,7 +188,7 @@ static void send_and_read(bool verified, uint64_t first, uint64_t place)
 	    0);
 	replica_writer.draw = draw;
 	replica_writer.draw_arg = &next;
-	for (i = 0; i < 40; i++, place++) {
+	for (i = 0; i < 40; i++, position++) {
 		/* A failed draw sends nothing, and may be repeated. */
 		if (next % 128 == 77) {
 			cr_assert_eq(dfi__replica_open(&replica_writer), 1);
@@ -198,7 +198,7 @@ static void send_and_read(bool verified, uint64_t first, uint64_t place)
 			cr_assert(replica_writer.undrawn);
 			cr_assert(!reader_ready(&rings[0].reader));
 			next++;
-			place++;
+			position++;
 		}
 		cr_assert_eq(dfi__replica_open(&replica_writer), 1);
 		memcpy(replica_writer.lane.segment, &i, TUPLE);
@@ -208,7 +208,7 @@ static void send_and_read(bool verified, uint64_t first, uint64_t place)
 			cr_assert(reader_ready(&rings[r].reader));
 			cr_assert_eq(
 			    dfi__reader_global(&rings[r].reader, &global), 0);
-			cr_assert_eq(global, place);
+			cr_assert_eq(global, position);
 			cr_assert_eq(
 			    reader_take(&rings[r].reader, &payload, &bytes), 0,
 			    "%s", dfi_errmsg());
@@ -229,7 +229,7 @@ static void send_and_read(bool verified, uint64_t first, uint64_t place)
 		fake_ring_stop(&rings[r]);
 }
 
-Test(merge, place_travels_with_its_segment)
+Test(merge, position_travels_with_its_segment)
 {
 	size_t i, j;
 
@@ -240,7 +240,7 @@ Test(merge, place_travels_with_its_segment)
 		}
 }
 
-Test(merge, segment_whose_footer_makes_no_sense_has_no_place)
+Test(merge, segment_whose_footer_makes_no_sense_has_no_position)
 {
 	struct fake_ring ring;
 	uint64_t global;
@@ -274,22 +274,23 @@ static int draw_far(void *arg, uint64_t *global)
 	return 1;
 }
 
-static void expect_segment(struct fake_ring *ring, uint64_t place, uint64_t i)
+static void expect_segment(
+    struct fake_ring *ring, uint64_t position, uint64_t i)
 {
 	uint64_t global, bytes;
 	const char *payload;
 
 	cr_assert(reader_ready(&ring->reader));
 	cr_assert_eq(dfi__reader_global(&ring->reader, &global), 0);
-	cr_assert_eq(global, place);
+	cr_assert_eq(global, position);
 	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), 0);
 	cr_assert_eq(memcmp(payload, &i, TUPLE), 0);
 	cr_assert_eq(reader_release(&ring->reader), 0);
 }
 
-Test(merge, segment_waits_for_its_place)
+Test(merge, segment_waits_for_its_position)
 {
-	struct far far = { .next = MERGE_FIRST_PLACE };
+	struct far far = { .next = MERGE_FIRST_POSITION };
 	struct fake_ring ring;
 	struct replica_writer replica_writer;
 	uint64_t i = 1;
@@ -312,7 +313,7 @@ Test(merge, segment_waits_for_its_place)
 	cr_assert_not(reader_ready(&ring.reader));
 	cr_assert_eq(dfi__replica_open(&replica_writer), 1);
 	cr_assert_not(replica_waits(&replica_writer));
-	expect_segment(&ring, MERGE_FIRST_PLACE, i);
+	expect_segment(&ring, MERGE_FIRST_POSITION, i);
 	/* A part stays in its segment, with tuples added meanwhile. */
 	i = 2;
 	at = replica_writer.lane.segment;
@@ -323,7 +324,7 @@ Test(merge, segment_waits_for_its_place)
 	cr_assert_not(reader_ready(&ring.reader));
 	cr_assert_eq(dfi__replica_publish_part(&replica_writer, TUPLE), 1);
 	cr_assert_eq(replica_writer.lane.segment, at + TUPLE);
-	expect_segment(&ring, MERGE_FIRST_PLACE + 1, i);
+	expect_segment(&ring, MERGE_FIRST_POSITION + 1, i);
 	dfi__replica_free(&replica_writer);
 	fake_ring_stop(&ring);
 }

@@ -90,18 +90,18 @@ struct end {
 	uint64_t n_lost, n_gaps;
 	/* For an ordered flow: the source and the segment of each position. */
 	uint32_t *order;
-	uint64_t n_places;
+	uint64_t n_positions;
 	char text[300];
 };
 
 /* This many segments of a source, from number first on. */
-static void note_places(
+static void note_positions(
     struct end *end, uint32_t source, uint64_t first, uint32_t n)
 {
 	uint32_t i;
 
 	for (i = 0; end->order && i < n; i++)
-		end->order[end->n_places++] = source << 24 |
+		end->order[end->n_positions++] = source << 24 |
 		    (uint32_t)(first + i);
 }
 
@@ -153,10 +153,10 @@ static bool take_gap(struct end *end, uint64_t next[MAX_ENDS])
 
 	if (dfi_target_gap(targets[end->index], &gap) < 0 ||
 	    gap.source >= MAX_ENDS || !gap.count ||
-	    gap.position != (ordered ? end->n_places : 0) ||
+	    gap.position != (ordered ? end->n_positions : 0) ||
 	    !pass_over(end, &next[gap.source], gap.first))
 		return false;
-	note_places(end, gap.source, gap.first, gap.count);
+	note_positions(end, gap.source, gap.first, gap.count);
 	upto = (gap.first + gap.count) * SEGMENT;
 	upto = upto < end->n ? upto : end->n;
 	end->n_lost += upto - next[gap.source];
@@ -173,7 +173,7 @@ static bool take_batch(
 	uint32_t i;
 
 	(void)pass_over(end, &next[batch->source], UINT64_MAX);
-	note_places(end, batch->source, next[batch->source] / SEGMENT, 1);
+	note_positions(end, batch->source, next[batch->source] / SEGMENT, 1);
 	for (i = 0; i < batch->count; i++) {
 		seq = next[batch->source]++;
 		if (kv[i].key != seq || kv[i].val != mix(0, seq))
@@ -182,7 +182,7 @@ static bool take_batch(
 	return true;
 }
 
-/* Each tuple comes, or is in a gap reported at its place. */
+/* Each tuple comes, or is in a gap reported at its position. */
 static void *run_target(void *arg)
 {
 	struct end *end = arg;
@@ -246,7 +246,7 @@ static void lose_some(void)
 		/* Of 4000 segments some 80 are lost. */
 		cr_assert_geq(ends[2 * i].n_gaps, 10);
 		cr_assert_leq(ends[2 * i].n_lost, 2000 * SEGMENT);
-		cr_assert_eq(ends[2 * i].n_places, ordered ? n : 0);
+		cr_assert_eq(ends[2 * i].n_positions, ordered ? n : 0);
 	}
 	if (ordered)
 		cr_assert_arr_eq(
@@ -268,7 +268,7 @@ Test(multicast_flows, losses_are_told_to_all_whoever_they_were_for)
 }
 
 /* Each position has the same segment at all, or the same loss. */
-Test(multicast_flows, losses_are_told_at_their_places_in_the_order)
+Test(multicast_flows, losses_are_reported_at_their_positions_in_the_order)
 {
 	ordered = 1;
 	lose_some();
@@ -286,11 +286,11 @@ static void expect_key(struct dfi_target *target, uint32_t source, uint64_t key)
 }
 
 /* A position is taken, and then no segment is sent: its source aborts. */
-Test(multicast_flows, place_that_nobody_fills_ends_the_order_before_it)
+Test(multicast_flows, position_that_nobody_fills_ends_the_order_before_it)
 {
 	struct dfi_source *sources[2];
 	const void *tuple;
-	uint64_t place;
+	uint64_t position;
 	uint32_t i;
 
 	setenv("DFI_TEST_FAULTS", "duplicate=0.1", 1);
@@ -300,7 +300,8 @@ Test(multicast_flows, place_that_nobody_fills_ends_the_order_before_it)
 		sources[i] = open_source(rig.dfi, "f", i, 0);
 	cr_assert_eq(push(sources[0], 7), 0);
 	cr_assert_eq(dfi_source_flush(sources[0]), 0);
-	cr_assert_eq(shared_counter_take(sources[0]->sequencer, 1, &place), 1);
+	cr_assert_eq(
+	    shared_counter_take(sources[0]->sequencer, 1, &position), 1);
 	cr_assert_eq(push(sources[1], 8), 0);
 	cr_assert_eq(dfi_source_flush(sources[1]), 0);
 	for (i = 0; i < 2; i++) {

@@ -20,7 +20,7 @@ TestSuite(multicast_protocol, .timeout = 300);
 /* The counts over all runs of a test. */
 static struct sums {
 	uint64_t segments, resent, repeated, early, asked, stuck, outdated;
-	uint64_t lost, gaps, datagrams, places;
+	uint64_t lost, gaps, datagrams, positions;
 } sums;
 
 static void add_sums(const struct net *net)
@@ -32,7 +32,7 @@ static void add_sums(const struct net *net)
 		sums.segments += net->sources[s].protocol.counts.segments;
 		sums.resent += net->sources[s].protocol.counts.resent;
 		sums.stuck += net->sources[s].protocol.counts.stuck;
-		sums.places += net->sources[s].protocol.counts.places;
+		sums.positions += net->sources[s].protocol.counts.positions;
 		sums.outdated += net->sources[s].protocol.counts.outdated;
 	}
 	for (t = 0; t < net->plan.n_targets; t++)
@@ -523,7 +523,7 @@ Test(multicast_protocol, order_is_one_if_what_is_lost_comes_again)
 
 	order_seeds(false, ALL_FAULTS, n);
 	cr_assert_gt(sums.resent, n);
-	cr_assert_eq(sums.lost + sums.places, 0);
+	cr_assert_eq(sums.lost + sums.positions, 0);
 }
 
 Test(multicast_protocol, order_with_notify_tells_what_is_lost_of_1_percent)
@@ -539,8 +539,8 @@ Test(multicast_protocol, order_with_notify_tells_what_is_lost_of_1_percent)
 Test(multicast_protocol, order_with_notify_tells_what_is_lost_of_20_percent)
 {
 	order_seeds(true, "drop=0.2,duplicate=0.1", n_seeds() / 2);
-	cr_assert_gt(sums.places, sums.gaps);
-	cr_assert_gt(sums.asked, sums.places);
+	cr_assert_gt(sums.positions, sums.gaps);
+	cr_assert_gt(sums.asked, sums.positions);
 }
 
 Test(multicast_protocol,
@@ -565,7 +565,7 @@ static bool lose_all_data_and_answers(
     struct net *net, const struct datagram *datagram, uint32_t receiver)
 {
 	return datagram->type == DATAGRAM_DATA ||
-	    (datagram->type == DATAGRAM_PLACE &&
+	    (datagram->type == DATAGRAM_POSITION &&
 		lose_first(net, datagram->source % 4, receiver, 20));
 }
 

@@ -1167,16 +1167,16 @@ Test(multicast_rules, abort_ends_the_ring_behind_what_is_in_order)
 	for_receivers(be_aborted, true);
 }
 
-/* ---- O5: losses of an ordered flow are told at their places. ----------- */
+/* ---- O5: losses of an ordered flow, by position. ---------------------- */
 
-static bool say_places(
-    struct receiver *receiver, uint64_t n, uint32_t count, uint64_t place)
+static bool say_positions(
+    struct receiver *receiver, uint64_t n, uint32_t count, uint64_t position)
 {
 	struct datagram datagram = {
-		.type = DATAGRAM_PLACE,
+		.type = DATAGRAM_POSITION,
 		.source = SOURCE,
 		.number = (uint32_t)(receiver->start + n),
-		.place = place,
+		.position = position,
 		.count = count,
 	};
 
@@ -1184,9 +1184,10 @@ static bool say_places(
 	    &receiver->protocol, &datagram, receiver->now);
 }
 
-static bool say_place(struct receiver *receiver, uint64_t n, uint64_t place)
+static bool say_position(
+    struct receiver *receiver, uint64_t n, uint64_t position)
 {
-	return say_places(receiver, n, 1, place);
+	return say_positions(receiver, n, 1, position);
 }
 
 static void expect_asked(uint64_t first, uint32_t count)
@@ -1200,14 +1201,14 @@ static void expect_asked(uint64_t first, uint32_t count)
 	cr_assert_eq(last->missing[0].count, count);
 }
 
-static void read_placed_gap(
-    struct receiver *receiver, uint64_t n, uint32_t count, uint64_t place)
+static void read_gap_with_position(
+    struct receiver *receiver, uint64_t n, uint32_t count, uint64_t position)
 {
 	uint64_t is;
 
 	cr_assert(reader_ready(&receiver->reader));
 	cr_assert_eq(dfi__reader_global(&receiver->reader, &is), 0);
-	cr_assert_eq(is, place);
+	cr_assert_eq(is, position);
 	read_gap(receiver, n, count);
 }
 
@@ -1226,7 +1227,7 @@ static void stop_ordered(struct receiver *receiver)
 	parts = 0;
 }
 
-Test(multicast_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
+Test(multicast_rules, o5_gap_is_reported_once_its_position_is_known)
 {
 	struct receiver *receiver;
 	uint64_t start;
@@ -1238,12 +1239,12 @@ Test(multicast_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
 		state(receiver, 4, 0, 0);
 		sent.n = 0;
 		/* Also for segments not asked for yet. */
-		cr_assert(!say_place(receiver, 3, 11));
+		cr_assert(!say_position(receiver, 3, 11));
 		receiver->now += GAP;
-		cr_assert(!run_timers(receiver), "no place is known");
+		cr_assert(!run_timers(receiver), "no position is known");
 		expect_asked(start, 3);
 		cr_assert(!reader_ready(&receiver->reader));
-		cr_assert(!say_place(receiver, 1, 6), "0 is before it");
+		cr_assert(!say_position(receiver, 1, 6), "0 is before it");
 		sent.n = 0;
 		receiver->now += GAP;
 		run_timers(receiver);
@@ -1252,14 +1253,14 @@ Test(multicast_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
 		cr_assert_eq(sent.datagrams[0].n_missing, 2);
 		cr_assert_eq(
 		    sent.datagrams[0].missing[1].first, (uint32_t)(start + 2));
-		cr_assert(say_place(receiver, 0, 5));
-		read_placed_gap(receiver, 0, 2, 5);
-		cr_assert(!say_place(receiver, 0, 5), "it was told");
+		cr_assert(say_position(receiver, 0, 5));
+		read_gap_with_position(receiver, 0, 2, 5);
+		cr_assert(!say_position(receiver, 0, 5), "it was told");
 		/* Late, but not told yet. */
 		cr_assert(data(receiver, 2));
-		cr_assert(!say_place(receiver, 2, 9));
+		cr_assert(!say_position(receiver, 2, 9));
 		read_one(receiver, 2);
-		read_placed_gap(receiver, 3, 1, 11);
+		read_gap_with_position(receiver, 3, 1, 11);
 		cr_assert(!data(receiver, 3));
 		cr_assert_eq(dfi__multicast_receiver_due(&receiver->protocol),
 		    DEADLINE_NEVER);
@@ -1270,43 +1271,43 @@ Test(multicast_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
 }
 
 /* Of a gap in numbers, but with others' segments between. */
-Test(multicast_rules, o5_losses_with_places_apart_are_told_apart)
+Test(multicast_rules, o5_losses_with_distant_positions_are_reported_apart)
 {
 	struct receiver *receiver = start_ordered(0);
 
 	state(receiver, 4, 0, 0);
-	cr_assert(!say_place(receiver, 0, 20));
-	cr_assert(!say_place(receiver, 1, 21));
-	cr_assert(!say_place(receiver, 2, 23));
+	cr_assert(!say_position(receiver, 0, 20));
+	cr_assert(!say_position(receiver, 1, 21));
+	cr_assert(!say_position(receiver, 2, 23));
 	cr_assert_eq(dfi__multicast_receiver_due(&receiver->protocol),
 	    receiver->now + GAP);
 	receiver->now += GAP - 1;
 	cr_assert(!run_timers(receiver), "it may still come");
 	receiver->now++;
 	cr_assert(run_timers(receiver));
-	read_placed_gap(receiver, 0, 2, 20);
-	read_placed_gap(receiver, 2, 1, 23);
+	read_gap_with_position(receiver, 0, 2, 20);
+	read_gap_with_position(receiver, 2, 1, 23);
 	cr_assert(!reader_ready(&receiver->reader));
-	cr_assert(say_place(receiver, 3, 24));
-	read_placed_gap(receiver, 3, 1, 24);
+	cr_assert(say_position(receiver, 3, 24));
+	read_gap_with_position(receiver, 3, 1, 24);
 	stop_ordered(receiver);
 }
 
 /* Answers that come late, all the same. */
-Test(multicast_rules, o5_run_of_places_is_told_at_once)
+Test(multicast_rules, o5_run_of_positions_is_reported_at_once)
 {
 	struct receiver *receiver = start_ordered(UINT64_MAX - 1);
 
 	state(receiver, 6, 0, 0);
 	receiver->now += GAP;
-	cr_assert(!run_timers(receiver), "no place is known");
+	cr_assert(!run_timers(receiver), "no position is known");
 	expect_asked(receiver->start, 6);
-	cr_assert(say_places(receiver, 0, 4, 20));
-	read_placed_gap(receiver, 0, 4, 20);
+	cr_assert(say_positions(receiver, 0, 4, 20));
+	read_gap_with_position(receiver, 0, 4, 20);
 	cr_assert(!reader_ready(&receiver->reader));
 	/* Nothing for reported ones, nor for those not known to be sent. */
-	cr_assert(say_places(receiver, 2, W, 22));
-	read_placed_gap(receiver, 4, 2, 24);
+	cr_assert(say_positions(receiver, 2, W, 22));
+	read_gap_with_position(receiver, 4, 2, 24);
 	cr_assert_eq(receiver->protocol.counts.repeated, W - 2);
 	cr_assert_eq(receiver->protocol.counts.gaps, 2);
 	cr_assert_eq(receiver->protocol.counts.lost, 6);
@@ -1316,7 +1317,7 @@ Test(multicast_rules, o5_run_of_places_is_told_at_once)
 }
 
 /* Then the later ones, though they came before. */
-Test(multicast_rules, o5_run_of_places_leaves_out_what_has_come)
+Test(multicast_rules, o5_run_of_positions_leaves_out_what_has_come)
 {
 	struct receiver *receiver = start_ordered(0);
 
@@ -1324,10 +1325,10 @@ Test(multicast_rules, o5_run_of_places_leaves_out_what_has_come)
 	cr_assert(!data(receiver, 1));
 	receiver->now += GAP;
 	cr_assert(!run_timers(receiver));
-	cr_assert(say_places(receiver, 0, 4, 20));
-	read_placed_gap(receiver, 0, 1, 20);
+	cr_assert(say_positions(receiver, 0, 4, 20));
+	read_gap_with_position(receiver, 0, 1, 20);
 	read_one(receiver, 1);
-	read_placed_gap(receiver, 2, 2, 22);
+	read_gap_with_position(receiver, 2, 2, 22);
 	stop_ordered(receiver);
 }
 
@@ -1346,12 +1347,12 @@ Test(multicast_rules, o5_gap_that_was_overtaken_is_asked_for_as_a_whole)
 	cr_assert(!data(receiver, 7));
 	cr_assert_eq(sent.n, 1, "6 is another gap");
 	/* Known, but too young: it waits for its time alone. */
-	cr_assert(!say_places(receiver, 0, 3, 9));
+	cr_assert(!say_positions(receiver, 0, 3, 9));
 	due = dfi__multicast_receiver_due(&receiver->protocol);
 	cr_assert_eq(due, receiver->now + GAP);
 	receiver->now += GAP;
 	cr_assert(run_timers(receiver));
-	read_placed_gap(receiver, 0, 3, 9);
+	read_gap_with_position(receiver, 0, 3, 9);
 	stop_ordered(receiver);
 }
 
@@ -1364,8 +1365,8 @@ Test(multicast_rules, o5_dead_source_is_cut_behind_what_can_be_told)
 	dfi__multicast_receiver_source_gone(&receiver->protocol, receiver->now);
 	receiver->now += GAP / 2;
 	state(receiver, 4, DATAGRAM_END, 4);
-	cr_assert(!say_place(receiver, 1, 3));
-	cr_assert(!say_place(receiver, 3, 9));
+	cr_assert(!say_position(receiver, 1, 3));
+	cr_assert(!say_position(receiver, 3, 9));
 	receiver->now += GAP / 2;
 	run_timers(receiver);
 	cr_assert_eq(
@@ -1374,7 +1375,7 @@ Test(multicast_rules, o5_dead_source_is_cut_behind_what_can_be_told)
 	cr_assert(run_timers(receiver));
 	cr_assert_eq(receiver->protocol.state, RECEIVER_CUT);
 	read_one(receiver, 0);
-	read_placed_gap(receiver, 1, 1, 3);
+	read_gap_with_position(receiver, 1, 1, 3);
 	cr_assert(!reader_ready(&receiver->reader));
 	cr_assert(!reader_end_marked(&receiver->reader));
 	stop_ordered(receiver);
@@ -1382,7 +1383,7 @@ Test(multicast_rules, o5_dead_source_is_cut_behind_what_can_be_told)
 
 /* A source that has sent segments at these positions. */
 static void start_ordered_sender(
-    struct sender *sender, const uint64_t *places, uint32_t n)
+    struct sender *sender, const uint64_t *positions, uint32_t n)
 {
 	uint32_t i;
 	char *slot;
@@ -1392,7 +1393,7 @@ static void start_ordered_sender(
 	sender->protocol.config.notify = true;
 	for (i = 0; i < n; i++) {
 		slot = sender->slots + (size_t)flow.geometry.slot_size * i;
-		((struct segment_header *)(void *)slot)->global = places[i];
+		((struct segment_header *)(void *)slot)->global = positions[i];
 		write_one(sender);
 	}
 	progress(sender);
@@ -1406,32 +1407,32 @@ static void stop_ordered_sender(struct sender *sender)
 }
 
 static void expect_run(
-    const struct sender *sender, uint64_t n, uint32_t count, uint64_t place)
+    const struct sender *sender, uint64_t n, uint32_t count, uint64_t position)
 {
 	const struct datagram *last = &sent.datagrams[sent.n - 1];
 
 	cr_assert_gt(sent.n, 0);
-	cr_assert_eq(last->type, DATAGRAM_PLACE);
+	cr_assert_eq(last->type, DATAGRAM_POSITION);
 	cr_assert_eq(sent.to[sent.n - 1], 1);
 	cr_assert_eq(last->number, (uint32_t)(sender->start + n));
 	cr_assert_eq(last->count, count);
-	cr_assert_eq(last->place, place);
+	cr_assert_eq(last->position, position);
 }
 
-Test(multicast_rules, o5_source_says_places_instead_of_sending_again)
+Test(multicast_rules, o5_source_sends_positions_instead_of_segments)
 {
-	static const uint64_t places[] = { 99, UINT64_MAX - 1, UINT64_MAX, 0, 1,
-		3, 4, 9 };
+	static const uint64_t positions[] = { 99, UINT64_MAX - 1, UINT64_MAX, 0,
+		1, 3, 4, 9 };
 	struct sender sender;
 
-	start_ordered_sender(&sender, places, W);
+	start_ordered_sender(&sender, positions, W);
 	reports(&sender, 1, 0, 0, 1, 4);
 	cr_assert_eq(sent.n, 1, "adjacent, whatever wraps around");
 	expect_run(&sender, 1, 4, UINT64_MAX - 1);
 	reports(&sender, 1, 0, 0, 5, 2);
 	cr_assert_eq(sent.n, 2);
 	expect_run(&sender, 5, 2, 3);
-	cr_assert_eq(sender.protocol.counts.places, 6);
+	cr_assert_eq(sender.protocol.counts.positions, 6);
 	/* Others' segments between split them. */
 	sent.n = 0;
 	reports(&sender, 1, 0, 0, 0, W);
@@ -1440,27 +1441,27 @@ Test(multicast_rules, o5_source_says_places_instead_of_sending_again)
 	cr_assert_eq(sent.datagrams[1].count, 4);
 	cr_assert_eq(sent.datagrams[2].count, 2);
 	expect_run(&sender, 7, 1, 9);
-	cr_assert_eq(sender.protocol.counts.places, 6 + W);
+	cr_assert_eq(sender.protocol.counts.positions, 6 + W);
 	cr_assert_eq(sender.protocol.counts.resent, 0);
 	stop_ordered_sender(&sender);
 }
 
-Test(multicast_rules, o5_source_without_room_says_no_more_places)
+Test(multicast_rules, o5_source_without_room_sends_no_more_positions)
 {
-	static const uint64_t places[] = { 1, 3, 4, 7, 9, 11, 13, 15 };
+	static const uint64_t positions[] = { 1, 3, 4, 7, 9, 11, 13, 15 };
 	struct sender sender;
 
-	start_ordered_sender(&sender, places, W);
+	start_ordered_sender(&sender, positions, W);
 	sent.room = 2;
 	reports(&sender, 1, 0, 0, 0, W);
 	cr_assert_eq(sent.n, 2);
 	expect_run(&sender, 1, 2, 3);
-	cr_assert_eq(sender.protocol.counts.places, 3);
+	cr_assert_eq(sender.protocol.counts.positions, 3);
 	/* It is asked again. */
 	sent.room = 64;
 	reports(&sender, 1, 0, 0, 3, W - 3);
 	cr_assert_eq(sent.n, 2 + W - 3);
-	cr_assert_eq(sender.protocol.counts.places, W);
+	cr_assert_eq(sender.protocol.counts.positions, W);
 	stop_ordered_sender(&sender);
 }
 

@@ -86,10 +86,11 @@ static void push(uint32_t i, uint64_t n)
 
 static uint64_t leave_hole(uint32_t i)
 {
-	uint64_t place;
+	uint64_t position;
 
-	cr_assert_eq(shared_counter_take(sources[i]->sequencer, 1, &place), 1);
-	return place;
+	cr_assert_eq(
+	    shared_counter_take(sources[i]->sequencer, 1, &position), 1);
+	return position;
 }
 
 static void expect(uint32_t source, uint64_t n)
@@ -184,7 +185,7 @@ Test(order, first_of_several_holes_ends_the_flow)
 /* That can only be a fault; the flow must not hang. */
 Test(order, hole_that_nobody_can_fill_is_an_error)
 {
-	uint64_t place;
+	uint64_t position;
 	char text[160];
 	uint32_t r;
 
@@ -192,7 +193,7 @@ Test(order, hole_that_nobody_can_fill_is_an_error)
 	{
 		start(r, 0);
 		push(0, 0);
-		place = leave_hole(0);
+		position = leave_hole(0);
 		push(1, 0);
 		finish(0, 0);
 		expect(0, 0);
@@ -200,8 +201,8 @@ Test(order, hole_that_nobody_can_fill_is_an_error)
 		snprintf(text, sizeof(text),
 		    "position %lu of the order: of all that have not ended, "
 		    "source 1 is the next, with its segment 0 at position %lu",
-		    (unsigned long)(place - MERGE_FIRST_PLACE),
-		    (unsigned long)(place + 1 - MERGE_FIRST_PLACE));
+		    (unsigned long)(position - MERGE_FIRST_POSITION),
+		    (unsigned long)(position + 1 - MERGE_FIRST_POSITION));
 		cr_assert_not_null(
 		    strstr(dfi_errmsg(), text), "%s", dfi_errmsg());
 		end(-EBADMSG);
@@ -301,7 +302,7 @@ Test(order, waiting_target_sleeps_until_its_segment_is_due)
 	}
 }
 
-Test(order, place_that_was_delivered_is_damage)
+Test(order, position_that_was_delivered_is_damage)
 {
 	uint32_t r;
 
@@ -311,7 +312,7 @@ Test(order, place_that_was_delivered_is_damage)
 		push(0, 0);
 		expect(0, 0);
 		atomic_set(
-		    &sources[1]->sequencer->words->next, MERGE_FIRST_PLACE);
+		    &sources[1]->sequencer->words->next, MERGE_FIRST_POSITION);
 		push(1, 0);
 		cr_assert_eq(consume(), -EBADMSG, "%s", dfi_errmsg());
 		cr_assert_not_null(strstr(dfi_errmsg(), "source 1"));

@@ -56,7 +56,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(places, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(positions, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_source *open_with(const struct dfi_source_attr *attr)
 {
@@ -117,7 +117,7 @@ static bool is_readable(int fd, int timeout_ms)
 	return poll(&pollfd, 1, timeout_ms) == 1;
 }
 
-Test(places, source_that_does_not_block_is_told_that_one_is_on_its_way)
+Test(positions, source_that_does_not_block_is_told_that_one_is_on_its_way)
 {
 	struct dfi_source *source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	int fd = dfi_source_fd(source);
@@ -136,7 +136,7 @@ Test(places, source_that_does_not_block_is_told_that_one_is_on_its_way)
 	expect_tuples(SEGMENT + 1);
 }
 
-Test(places, wait_for_one_ends_after_the_stall_timeout)
+Test(positions, wait_for_one_ends_after_the_stall_timeout)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *source;
@@ -171,7 +171,7 @@ static bool is_asked_for(void *arg)
 	return fake_network_adds() > *(const uint32_t *)arg;
 }
 
-Test(places, abort_ends_the_wait_for_one)
+Test(positions, abort_ends_the_wait_for_one)
 {
 	struct dfi_source *source = open_source(rig.dfi, "f", 0, 0);
 	uint32_t before = fake_network_adds();
@@ -195,7 +195,7 @@ static void *cancel_soon(void *arg)
 		: -ETIMEDOUT);
 }
 
-Test(places, nobody_waits_for_one_that_no_target_wants)
+Test(positions, nobody_waits_for_one_that_no_target_wants)
 {
 	struct dfi_source *source = open_source(rig.dfi, "f", 0, 0);
 	uint32_t before = fake_network_adds();
@@ -211,7 +211,7 @@ Test(places, nobody_waits_for_one_that_no_target_wants)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-Test(places, descriptor_tells_that_no_target_wants_one)
+Test(positions, descriptor_tells_that_no_target_wants_one)
 {
 	struct dfi_source *source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	int fd = dfi_source_fd(source);
@@ -230,7 +230,7 @@ Test(places, descriptor_tells_that_no_target_wants_one)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-Test(places, nobody_waits_for_one_after_a_target_has_gone)
+Test(positions, nobody_waits_for_one_after_a_target_has_gone)
 {
 	struct dfi_source *source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	int fd = dfi_source_fd(source);
@@ -247,7 +247,7 @@ Test(places, nobody_waits_for_one_after_a_target_has_gone)
 	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
 }
 
-Test(places, close_waits_for_one_as_long_as_it_may)
+Test(positions, close_waits_for_one_as_long_as_it_may)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *source;
@@ -260,7 +260,7 @@ Test(places, close_waits_for_one_as_long_as_it_may)
 	expect_canceled();
 }
 
-Test(places, close_of_a_source_that_does_not_block_has_the_last_one_sent)
+Test(positions, close_of_a_source_that_does_not_block_has_the_last_one_sent)
 {
 	struct dfi_source *source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 
@@ -271,7 +271,7 @@ Test(places, close_of_a_source_that_does_not_block_has_the_last_one_sent)
 }
 
 /* It asks for the position itself, and does all other work meanwhile. */
-Test(places, control_thread_does_not_wait_for_one)
+Test(positions, control_thread_does_not_wait_for_one)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	uint32_t before = fake_network_adds();
@@ -297,7 +297,7 @@ Test(places, control_thread_does_not_wait_for_one)
 }
 
 /* Its segment waits, and it never calls again. */
-Test(places, control_thread_sends_what_waits_for_one)
+Test(positions, control_thread_sends_what_waits_for_one)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *source;
@@ -316,7 +316,7 @@ Test(places, control_thread_sends_what_waits_for_one)
 	expect_tuples(0);
 }
 
-Test(places, descriptor_tells_what_a_flush_waits_for)
+Test(positions, descriptor_tells_what_a_flush_waits_for)
 {
 	struct dfi_source *source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	int fd = dfi_source_fd(source);
@@ -334,7 +334,7 @@ Test(places, descriptor_tells_what_a_flush_waits_for)
 	expect_tuples(1);
 }
 
-Test(places, cursor_holds_none)
+Test(positions, cursor_holds_none)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	uint32_t before = fake_network_adds();

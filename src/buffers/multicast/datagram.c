@@ -45,7 +45,7 @@ size_t dfi__datagram_encode(const struct datagram_flow *flow,
 {
 	struct datagram_report report;
 	struct datagram_state state;
-	struct datagram_place place;
+	struct datagram_position position;
 	struct datagram_data data;
 
 	switch (datagram->type) {
@@ -64,13 +64,13 @@ size_t dfi__datagram_encode(const struct datagram_flow *flow,
 	case DATAGRAM_REPORT:
 		put_head(flow, datagram, &report.head);
 		return put_report(datagram, report, header);
-	case DATAGRAM_PLACE:
-		put_head(flow, datagram, &place.head);
-		place.place = htole64(datagram->place);
-		place.count = htole32(datagram->count);
-		place.zero = 0;
-		memcpy(header, &place, sizeof(place));
-		return sizeof(place);
+	case DATAGRAM_POSITION:
+		put_head(flow, datagram, &position.head);
+		position.position = htole64(datagram->position);
+		position.count = htole32(datagram->count);
+		position.zero = 0;
+		memcpy(header, &position, sizeof(position));
+		return sizeof(position);
 	}
 	return 0;
 }
@@ -106,18 +106,18 @@ static bool parse_state(const char *at, size_t size, struct datagram *datagram)
 }
 
 /* Only in flows whose segments have positions. */
-static bool parse_place(const struct datagram_flow *flow, const char *at,
+static bool parse_position(const struct datagram_flow *flow, const char *at,
     size_t size, struct datagram *datagram)
 {
-	struct datagram_place place;
+	struct datagram_position position;
 
-	if (size != sizeof(place) || datagram->flags ||
+	if (size != sizeof(position) || datagram->flags ||
 	    !(flow->geometry.parts & SEGMENT_GLOBAL))
 		return false;
-	memcpy(&place, at, sizeof(place));
-	datagram->place = le64toh(place.place);
-	datagram->count = le32toh(place.count);
-	return !place.zero && datagram->count &&
+	memcpy(&position, at, sizeof(position));
+	datagram->position = le64toh(position.position);
+	datagram->count = le32toh(position.count);
+	return !position.zero && datagram->count &&
 	    datagram->count <= flow->geometry.segment_count;
 }
 
@@ -173,8 +173,8 @@ bool dfi__datagram_parse(const struct datagram_flow *flow, const void *data,
 		return parse_state(data, size, datagram);
 	case DATAGRAM_REPORT:
 		return parse_report(flow, data, size, datagram);
-	case DATAGRAM_PLACE:
-		return parse_place(flow, data, size, datagram);
+	case DATAGRAM_POSITION:
+		return parse_position(flow, data, size, datagram);
 	default:
 		return false;
 	}

@@ -9,9 +9,9 @@
  *	STATE   +------+-------+
  *	        | head | total |
  *	        +------+-------+
- *	PLACE   +------+-------+-------+------+
- *	        | head | place | count | zero |
- *	        +------+-------+-------+------+
+ *	POSITION +-----+----------+-------+------+
+ *	        | head | position | count | zero |
+ *	        +------+----------+-------+------+
  *	REPORT  +------+--------+-----------+---------------+----
  *	        | head | target | n_missing | first, count  | ...
  *	        +------+--------+-----------+---------------+----
@@ -37,7 +37,7 @@ enum datagram_type {
 	 * In an ordered flow with notify: the positions of segments that a
 	 * target has asked for, in place of the segments.
 	 */
-	DATAGRAM_PLACE,
+	DATAGRAM_POSITION,
 };
 
 /*
@@ -57,9 +57,9 @@ struct datagram_head {
 	uint8_t flags;
 	uint16_t source; /* index of the stream's source */
 	/*
-	 * The lowest 32 bits of a number. DATA: of the segment. PLACE: of the
-	 * first segment. STATE: the one after the last segment sent. REPORT:
-	 * the one after the last segment given back.
+	 * The lowest 32 bits of a number. DATA: of the segment. POSITION: of
+	 * the first segment. STATE: the one after the last segment sent.
+	 * REPORT: the one after the last segment given back.
 	 */
 	uint32_t number;
 };
@@ -86,14 +86,14 @@ struct datagram_state {
 static_assert(sizeof(struct datagram_state) == 24, "STATE");
 
 /* A run of count segments, with adjacent numbers and adjacent positions. */
-struct datagram_place {
+struct datagram_position {
 	struct datagram_head head;
-	uint64_t place; /* position of the first segment, all 64 bits */
+	uint64_t position; /* position of the first segment, all 64 bits */
 	uint32_t count;
 	uint32_t zero;
 };
-static_assert(sizeof(struct datagram_place) == 32, "PLACE");
-static_assert(offsetof(struct datagram_place, count) == 24, "PLACE");
+static_assert(sizeof(struct datagram_position) == 32, "POSITION");
+static_assert(offsetof(struct datagram_position, count) == 24, "POSITION");
 
 struct datagram_report {
 	struct datagram_head head;
@@ -144,7 +144,7 @@ struct datagram {
 	uint32_t source;
 	uint32_t number;
 	uint64_t total;
-	uint64_t place;
+	uint64_t position;
 	uint32_t count;
 	uint32_t used;
 	/* payload_offset + used bytes, in the receive buffer. */

@@ -103,7 +103,7 @@ static void learn(
  */
 static bool goes_on(const struct multicast_receiver *receiver, uint64_t number)
 {
-	return receiver_needs_places(receiver) &&
+	return receiver_needs_positions(receiver) &&
 	    number != receiver->expected &&
 	    !receiver_held_of(receiver, number - 1)->used &&
 	    !receiver_held_of(receiver, number)->used;
@@ -125,7 +125,7 @@ static void overtake(
 	     goes_on(receiver, receiver->overtaken);
 	     receiver->overtaken++) {
 		held = receiver_held_of(receiver, receiver->overtaken);
-		if (held->used || held->placed || held->n_asked)
+		if (held->used || held->has_position || held->n_asked)
 			continue;
 		held->due = receiver->due = now;
 	}
@@ -197,7 +197,7 @@ static bool take_data(struct multicast_receiver *receiver,
 	    g->payload_offset + datagram->used);
 	atomic_set(&footer->total, datagram->total);
 	held->used = datagram->used;
-	held->placed = false;
+	held->has_position = false;
 	receiver->n_gaps--;
 	receiver->counts.early += number != receiver->expected;
 	if (!receiver->n_gaps)
@@ -262,9 +262,9 @@ bool dfi__multicast_receiver_receive(struct multicast_receiver *receiver,
 		/* After a close, the registry tells the source. */
 		if (!receiver->closed)
 			dfi__multicast_receiver_report(receiver, now);
-	} else if (datagram->type == DATAGRAM_PLACE &&
+	} else if (datagram->type == DATAGRAM_POSITION &&
 	    !receiver_is_over(receiver)) {
-		fresh = dfi__multicast_receiver_take_places(
+		fresh = dfi__multicast_receiver_take_positions(
 		    receiver, datagram, now);
 	}
 	return dfi__multicast_receiver_progress(receiver, now) || fresh;

@@ -68,7 +68,7 @@ struct receiver_slot {
 	uint32_t used;    /* bytes of a held segment; 0: not held */
 	uint32_t n_asked; /* how often a gap was asked for */
 	/* A gap of an ordered flow: its position is in the slot's header. */
-	bool placed;
+	bool has_position;
 };
 
 struct multicast_receiver {
@@ -103,7 +103,7 @@ int dfi__multicast_receiver_init(struct multicast_receiver *receiver,
     const struct multicast_receiver_config *config);
 void dfi__multicast_receiver_free(struct multicast_receiver *receiver);
 
-/* Take DATA, STATE or PLACE of this stream (T1 to T3, O5). */
+/* Take DATA, STATE or POSITION of this stream (T1 to T3, O5). */
 bool dfi__multicast_receiver_receive(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now);
 

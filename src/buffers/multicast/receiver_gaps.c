@@ -14,7 +14,7 @@ static bool is_lost(
 	const struct receiver_slot *held = receiver_held_of(receiver, number);
 
 	return !held->used && held->lost_at <= now &&
-	    (held->placed || !receiver_needs_places(receiver));
+	    (held->has_position || !receiver_needs_positions(receiver));
 }
 
 /* How many numbers from expected on are lost and form one gap. */
@@ -26,9 +26,9 @@ static uint32_t count_lost(
 
 	for (n = 0; number + n != receiver->known; n++)
 		if (!is_lost(receiver, number + n, now) ||
-		    (n && receiver_needs_places(receiver) &&
-			*receiver_place_of(receiver, number + n) !=
-			    *receiver_place_of(receiver, number) + n))
+		    (n && receiver_needs_positions(receiver) &&
+			*receiver_position_of(receiver, number + n) !=
+			    *receiver_position_of(receiver, number) + n))
 			break;
 	return n;
 }
@@ -67,19 +67,19 @@ bool dfi__multicast_receiver_give_up(
 }
 
 /*
- * Whether the number is a gap without a position. If it is not, the PLACE is
+ * Whether the number is a gap without a position. If it is not, the POSITION is
  * late: the receiver asks only for positions of gaps.
  */
-static bool lacks_place(
+static bool lacks_position(
     const struct multicast_receiver *receiver, uint64_t number)
 {
 	return number - receiver->expected <
 	    receiver->known - receiver->expected &&
 	    !receiver_held_of(receiver, number)->used &&
-	    !receiver_held_of(receiver, number)->placed;
+	    !receiver_held_of(receiver, number)->has_position;
 }
 
-bool dfi__multicast_receiver_take_places(struct multicast_receiver *receiver,
+bool dfi__multicast_receiver_take_positions(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now)
 {
 	/* The reader may have consumed some of them meanwhile. */
@@ -92,17 +92,18 @@ bool dfi__multicast_receiver_take_places(struct multicast_receiver *receiver,
 	uint32_t i;
 
 	for (i = 0; i < datagram->count; i++) {
-		if (!receiver_needs_places(receiver) ||
-		    !lacks_place(receiver, first + i)) {
+		if (!receiver_needs_positions(receiver) ||
+		    !lacks_position(receiver, first + i)) {
 			receiver->counts.repeated++;
 			continue;
 		}
 		held = receiver_held_of(receiver, first + i);
-		*receiver_place_of(receiver, first + i) = datagram->place + i;
-		held->placed = true;
+		*receiver_position_of(
+		    receiver, first + i) = datagram->position + i;
+		held->has_position = true;
 		held->due = held->lost_at;
 	}
-	fresh = receiver_needs_places(receiver) && tell(receiver, now);
+	fresh = receiver_needs_positions(receiver) && tell(receiver, now);
 	/*
 	 * No remaining gap is due before that time, except the first one if it
 	 * has its position now. The time may be too early. That costs less than
@@ -119,6 +120,6 @@ bool dfi__multicast_receiver_has_to_tell(
     const struct multicast_receiver *receiver)
 {
 	return receiver->config.notify && receiver->n_gaps &&
-	    (!receiver_needs_places(receiver) ||
-		receiver_held_of(receiver, receiver->expected)->placed);
+	    (!receiver_needs_positions(receiver) ||
+		receiver_held_of(receiver, receiver->expected)->has_position);
 }

@@ -64,7 +64,7 @@ static int64_t ask_again_ns(
 static bool waits_for_others(
     const struct multicast_receiver *receiver, uint64_t number)
 {
-	return receiver_held_of(receiver, number)->placed &&
+	return receiver_held_of(receiver, number)->has_position &&
 	    number != receiver->expected;
 }
 
@@ -113,7 +113,7 @@ void dfi__multicast_receiver_report(
 	for (number = receiver->expected; asks && number != receiver->known;
 	     number++) {
 		held = receiver_held_of(receiver, number);
-		if (held->used || held->placed || held->due > now)
+		if (held->used || held->has_position || held->due > now)
 			continue;
 		if (!add_missing(&datagram, (uint32_t)number))
 			break;

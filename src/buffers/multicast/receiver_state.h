@@ -28,7 +28,7 @@ static inline int64_t receiver_gap_ns(const struct multicast_receiver *receiver)
  * The reader is told of losses at their position, which only the source knows:
  * O5.
  */
-static inline bool receiver_needs_places(
+static inline bool receiver_needs_positions(
     const struct multicast_receiver *receiver)
 {
 	return receiver->config.notify &&
@@ -38,7 +38,7 @@ static inline bool receiver_needs_places(
 /* Whether the receiver asks the source for missing segments. */
 static inline bool receiver_may_ask(const struct multicast_receiver *receiver)
 {
-	return !receiver->config.notify || receiver_needs_places(receiver);
+	return !receiver->config.notify || receiver_needs_positions(receiver);
 }
 
 static inline struct segment_footer *receiver_footer_of(
@@ -69,7 +69,7 @@ static inline struct receiver_slot *receiver_held_of(
 }
 
 /* The position of a held segment, or of a gap whose position is known. */
-static inline uint64_t *receiver_place_of(
+static inline uint64_t *receiver_position_of(
     const struct multicast_receiver *receiver, uint64_t number)
 {
 	const struct ring_geometry *g = &receiver->config.flow.geometry;
@@ -108,7 +108,7 @@ static inline void receiver_see_to_first(struct multicast_receiver *receiver)
 {
 	const struct receiver_slot *held = &receiver->held[receiver->slot];
 
-	if (receiver->expected != receiver->known && held->placed &&
+	if (receiver->expected != receiver->known && held->has_position &&
 	    held->due < receiver->due)
 		receiver->due = held->due;
 }
@@ -135,7 +135,7 @@ bool dfi__multicast_receiver_give_up(
     struct multicast_receiver *receiver, int64_t now);
 
 /* O5: take positions of lost segments. */
-bool dfi__multicast_receiver_take_places(struct multicast_receiver *receiver,
+bool dfi__multicast_receiver_take_positions(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now);
 
 /*

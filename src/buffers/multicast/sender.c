@@ -122,7 +122,8 @@ static int send_segment(struct multicast_sender *sender, uint32_t to,
 }
 
 /* The position of a segment of the ring. */
-static uint64_t place_of(const struct multicast_sender *sender, uint32_t slot)
+static uint64_t position_of(
+    const struct multicast_sender *sender, uint32_t slot)
 {
 	const struct ring_geometry *g = &sender->config.flow.geometry;
 	const char *base = (const char *)footer_of(sender, slot) -
@@ -240,7 +241,7 @@ static int send_run(
 	int ret = run->count ? send(sender, to, run, 0) : 0;
 
 	if (!ret)
-		sender->counts.places += run->count;
+		sender->counts.positions += run->count;
 	return ret;
 }
 
@@ -248,23 +249,23 @@ static int send_run(
  * Add a segment to a run of positions. If a segment of another source lies
  * between, send the run and begin a new one.
  */
-static int add_place(struct multicast_sender *sender, uint32_t to,
+static int add_position(struct multicast_sender *sender, uint32_t to,
     uint64_t number, uint32_t slot, struct datagram *run)
 {
-	uint64_t place = place_of(sender, slot);
+	uint64_t position = position_of(sender, slot);
 	int ret;
 
 	if (run->count && run->number + run->count == (uint32_t)number &&
-	    run->place + run->count == place) {
+	    run->position + run->count == position) {
 		run->count++;
 		return 0;
 	}
 	ret = send_run(sender, to, run);
 	*run = (struct datagram){
-		.type = DATAGRAM_PLACE,
+		.type = DATAGRAM_POSITION,
 		.source = sender->config.source,
 		.number = (uint32_t)number,
-		.place = place,
+		.position = position,
 		.count = 1,
 	};
 	return ret;
@@ -295,7 +296,7 @@ static bool resend(struct multicast_sender *sender, uint32_t target,
 		if (!is_kept(sender, peer->consumed + ahead, slot))
 			continue;
 		if (sender->config.notify) {
-			ret = add_place(
+			ret = add_position(
 			    sender, target, peer->consumed + ahead, slot, &run);
 			continue;
 		}

@@ -52,7 +52,7 @@ struct sender_peer {
 struct multicast_sender_counts {
 	uint64_t segments; /* sent for the first time */
 	uint64_t resent;
-	uint64_t places; /* positions sent for lost segments */
+	uint64_t positions; /* positions sent for lost segments */
 	uint64_t states;
 	uint64_t reports;  /* reports that were used */
 	uint64_t outdated; /* reports that were not */

@@ -101,8 +101,8 @@ struct source_ops {
 	int (*greet)(struct dfi_source *source, int64_t deadline);
 	void (*look)(struct dfi_source *source);
 	/* Only if segments have positions in an order: see source_settle(). */
-	int (*await_place)(struct dfi_source *source);
-	int (*place_is_late)(const struct dfi_source *source);
+	int (*await_position)(struct dfi_source *source);
+	int (*position_is_late)(const struct dfi_source *source);
 };
 
 /* The life of a target, and how it treats the segments that come. */

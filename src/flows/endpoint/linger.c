@@ -50,14 +50,15 @@ static void park(struct dfi_source *source, uint32_t target)
  * The time between two looks for the position of a segment. Meanwhile no target
  * delivers the segments behind it.
  */
-#define PLACE_LOOK_NS (INT64_C(100) * (NS_PER_MS / 1000))
+#define POSITION_LOOK_NS (INT64_C(100) * (NS_PER_MS / 1000))
 
 static int64_t next_look(const struct dfi_source *source)
 {
 	int64_t ns = source->linger.ns;
 
-	return lane_awaits_place(source) && ns > PLACE_LOOK_NS ? PLACE_LOOK_NS
-							       : ns;
+	return lane_awaits_position(source) && ns > POSITION_LOOK_NS
+	    ? POSITION_LOOK_NS
+	    : ns;
 }
 
 /*
@@ -295,7 +296,7 @@ void dfi__linger_note(struct dfi_source *source, uint32_t target)
 {
 	struct writer *writer = &source->writers[target];
 	struct source_linger *linger = &source->linger;
-	bool sooner = lane_awaits_place(source);
+	bool sooner = lane_awaits_position(source);
 	int64_t due;
 
 	if (writer->due && !sooner)

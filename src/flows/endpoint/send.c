@@ -344,7 +344,7 @@ struct dfi_source_cursor dfi_source_cursor_open(
 	 * The segment would wait for the cursor, and other sources for its
 	 * position.
 	 */
-	if (lane_awaits_place(source) && source_filled(source, cursor.lane))
+	if (lane_awaits_position(source) && source_filled(source, cursor.lane))
 		cursor.status = send_segment(source, cursor.lane);
 	if (cursor.status) {
 		source_unlock(source);

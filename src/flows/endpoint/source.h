@@ -302,7 +302,7 @@ static inline int source_settle(struct dfi_source *source)
 {
 	return unlikely(source->replica_writer &&
 		   replica_waits(source->replica_writer))
-	    ? source->kind->source.await_place(source)
+	    ? source->kind->source.await_position(source)
 	    : 0;
 }
 
@@ -313,8 +313,8 @@ static inline int source_unsettled(struct dfi_source *source)
 		!replica_waits(source->replica_writer)))
 		return 0;
 	return source->flags & DFI_NONBLOCK
-	    ? source->kind->source.await_place(source)
-	    : source->kind->source.place_is_late(source);
+	    ? source->kind->source.await_position(source)
+	    : source->kind->source.position_is_late(source);
 }
 
 /* Report the registry's state of the targets to a multicast sender. */
@@ -522,7 +522,7 @@ static inline void lane_set_end(struct dfi_source_lane *lane, char *end)
 void dfi__source_log_attached(const struct dfi_source *source);
 
 /* Whether a segment of the lane waits for its position, sent or not. */
-static inline bool lane_awaits_place(const struct dfi_source *source)
+static inline bool lane_awaits_position(const struct dfi_source *source)
 {
 	return unlikely(source->replica_writer != NULL) &&
 	    unlikely(source->replica_writer->asked);
@@ -531,7 +531,7 @@ static inline bool lane_awaits_place(const struct dfi_source *source)
 /* The lane's segment is empty, so nothing in it is due. */
 static inline void lane_reset_due(struct dfi_source *source, uint32_t lane)
 {
-	if (likely(!lane_holds(source, lane) && !lane_awaits_place(source)))
+	if (likely(!lane_holds(source, lane) && !lane_awaits_position(source)))
 		source->writers[lane].due = 0;
 	else if (source->linger.ns)
 		dfi__linger_note(source, lane);

@@ -69,7 +69,7 @@ int dfi__target_tell_gap(struct dfi_target *target, uint32_t source)
 {
 	struct reader *reader = &target->readers[source];
 	char name[256];
-	uint64_t place = target_taken(target, reader->gap_count);
+	uint64_t position = target_taken(target, reader->gap_count);
 	int ret = reader_release(reader);
 
 	if (ret < 0)
@@ -81,7 +81,7 @@ int dfi__target_tell_gap(struct dfi_target *target, uint32_t source)
 		.first = reader->gap_first - RING_FIRST_SEGMENT,
 		.count = reader->gap_count,
 		.source = source,
-		.position = place,
+		.position = position,
 	};
 	dfi__peers_name(&target->sources, source, name, sizeof(name));
 	return dfi__fail(-ENODATA,

@@ -29,8 +29,8 @@ static int reserve_sequencer(struct dfi_target *target)
 	snprintf(
 	    what, sizeof(what), "flow '%s': its sequencer", target->flow.name);
 	ret = dfi__shared_counter_create(target->dfi,
-	    (enum dfi_transport)target->flow.transport, what, MERGE_FIRST_PLACE,
-	    target->sequencer);
+	    (enum dfi_transport)target->flow.transport, what,
+	    MERGE_FIRST_POSITION, target->sequencer);
 	if (ret < 0)
 		return dfi__fail_within(ret,
 		    "flow '%s': target %u: the sequencer", target->flow.name,
@@ -44,7 +44,7 @@ int dfi__order_open_target(struct dfi_target *target)
 
 	target->merge = calloc(1, sizeof(*target->merge));
 	ret = target->merge ? dfi__merge_init(target->merge, target->n_readers,
-				  MERGE_FIRST_PLACE)
+				  MERGE_FIRST_POSITION)
 			    : -ENOMEM;
 	if (ret < 0)
 		return dfi__fail(
@@ -65,30 +65,30 @@ void dfi__order_close_target(struct dfi_target *target)
 }
 
 /* As dfi_target_consume() counts: the first segment of a flow is at 0. */
-static unsigned long position_of(uint64_t place)
+static unsigned long position_of(uint64_t position)
 {
-	return (unsigned long)(place - MERGE_FIRST_PLACE);
+	return (unsigned long)(position - MERGE_FIRST_POSITION);
 }
 
-static int fail_place(
-    const struct dfi_target *target, uint32_t ring, uint64_t place)
+static int fail_position(
+    const struct dfi_target *target, uint32_t ring, uint64_t position)
 {
 	return dfi__fail(-EBADMSG,
 	    "segment %lu: its position is %lu, but all below %lu are delivered",
-	    (unsigned long)target->readers[ring].seq, position_of(place),
-	    position_of(target->merge->place));
+	    (unsigned long)target->readers[ring].seq, position_of(position),
+	    position_of(target->merge->position));
 }
 
 /*
  * Move the next segment of a ring in the receive list to the next list: 1; 0:
  * there is none; or an error.
  */
-static int look(struct dfi_target *target, uint32_t position)
+static int look(struct dfi_target *target, uint32_t index)
 {
 	struct merge *merge = target->merge;
-	uint32_t ring = merge->rings[position];
+	uint32_t ring = merge->rings[index];
 	struct reader *reader = &target->readers[ring];
-	uint64_t place;
+	uint64_t position;
 	int ret;
 
 	if (!reader_ready(reader))
@@ -98,12 +98,12 @@ static int look(struct dfi_target *target, uint32_t position)
 		if (ret < 0 || !reader_ready(reader))
 			return ret;
 	}
-	ret = dfi__reader_global(reader, &place);
+	ret = dfi__reader_global(reader, &position);
 	if (ret < 0)
 		return ret;
-	return dfi__merge_arrived(merge, position, place)
+	return dfi__merge_arrived(merge, index, position)
 	    ? 1
-	    : fail_place(target, ring, place);
+	    : fail_position(target, ring, position);
 }
 
 int dfi__order_find(struct dfi_target *target, uint32_t *ring)
@@ -114,7 +114,7 @@ int dfi__order_find(struct dfi_target *target, uint32_t *ring)
 
 	*ring = merge->rings[0];
 	if (unlikely(merge_is_late(merge)))
-		return fail_place(target, *ring, merge->places[*ring]);
+		return fail_position(target, *ring, merge->positions[*ring]);
 	while (!merge_is_due(merge) && i < merge->n_next + merge->n_waiting) {
 		*ring = merge->rings[i];
 		ret = look(target, i);
@@ -131,10 +131,10 @@ int dfi__order_find(struct dfi_target *target, uint32_t *ring)
 
 uint64_t dfi__order_taken(struct dfi_target *target, uint32_t n)
 {
-	uint64_t place = target->merge->place - MERGE_FIRST_PLACE;
+	uint64_t position = target->merge->position - MERGE_FIRST_POSITION;
 
 	dfi__merge_delivered(target->merge, n);
-	return place;
+	return position;
 }
 
 bool dfi__order_changed(const struct dfi_target *target)
@@ -167,17 +167,17 @@ int dfi__order_check(const struct dfi_target *target)
 	    "flow '%s': target %u: no source has sent what belongs at position "
 	    "%lu of the order: of all that have not ended, source %u is the "
 	    "next, with its segment %lu at position %lu",
-	    target->flow.name, target->index, position_of(merge->place), ring,
-	    (unsigned long)target->readers[ring].seq,
-	    position_of(merge->places[ring]));
+	    target->flow.name, target->index, position_of(merge->position),
+	    ring, (unsigned long)target->readers[ring].seq,
+	    position_of(merge->positions[ring]));
 }
 
 /* The draw() of the replica writer. */
-static int draw(void *arg, uint64_t *place)
+static int draw(void *arg, uint64_t *position)
 {
 	struct dfi_source *source = arg;
 	char name[256];
-	int ret = shared_counter_take(source->sequencer, 1, place);
+	int ret = shared_counter_take(source->sequencer, 1, position);
 
 	if (likely(ret >= 0))
 		return ret;
@@ -201,8 +201,8 @@ int dfi__order_late(const struct dfi_source *source)
 	    source->flow.name, source->index, HOLDER);
 }
 
-/* A source that waits for a position; told: the log has said so. */
-struct place_wait {
+/* A source that waits for a position; is_logged: the log has said so. */
+struct position_wait {
 	struct dfi_source *source;
 	bool told;
 };
@@ -216,9 +216,9 @@ static bool is_drawn_or_end(struct dfi_source *source)
 	    dfi__replica_has_left(source);
 }
 
-static bool place_or_end(void *arg)
+static bool position_or_end(void *arg)
 {
-	struct dfi_source *source = ((struct place_wait *)arg)->source;
+	struct dfi_source *source = ((struct position_wait *)arg)->source;
 	bool there;
 
 	source_lock(source);
@@ -230,7 +230,7 @@ static bool place_or_end(void *arg)
 /* Arm the sequencer before the wait sleeps. */
 static void arm_sequencer(void *arg)
 {
-	struct dfi_source *source = ((struct place_wait *)arg)->source;
+	struct dfi_source *source = ((struct position_wait *)arg)->source;
 
 	source_lock(source);
 	dfi__shared_counter_arm(source->sequencer);
@@ -239,7 +239,7 @@ static void arm_sequencer(void *arg)
 
 static void tell_wait(void *arg)
 {
-	struct place_wait *wait = arg;
+	struct position_wait *wait = arg;
 	struct dfi_source *source = wait->source;
 	char name[256];
 
@@ -273,9 +273,9 @@ static bool arm_descriptor(struct dfi_source *source)
 }
 
 /* Wait as long as the handle allows; releases the lock meanwhile. */
-static bool await_place(struct dfi_source *source)
+static bool await_position(struct dfi_source *source)
 {
-	struct place_wait wait = { .source = source };
+	struct position_wait wait = { .source = source };
 	struct wait_time *time = &source->wait_time;
 	_Atomic uint32_t *word = dfi__shared_counter_wait_word(
 	    source->sequencer);
@@ -296,7 +296,7 @@ static bool await_place(struct dfi_source *source)
 	atomic_publish(&source->targets.sleeping, word);
 	source_unlock(source);
 	there = wait_until(
-	    &source->wait, word, time, place_or_end, &wait, WAIT_QUEUE_COST);
+	    &source->wait, word, time, position_or_end, &wait, WAIT_QUEUE_COST);
 	source_lock(source);
 	atomic_set(&source->targets.sleeping, NULL);
 	time->tick = tick;
@@ -324,7 +324,7 @@ int dfi__order_wait(struct dfi_source *source)
 		if (source_interrupted(source))
 			return dfi__source_interrupted(source);
 		if (!(source->flags & DFI_NONBLOCK))
-			there = await_place(source);
+			there = await_position(source);
 		else
 			there = source->notify && arm_descriptor(source);
 		if (!there)

@@ -46,8 +46,8 @@ const struct kind dfi__replicate_kind = {
 		.close = close_source,
 		.greet = dfi__source_multicast_greet,
 		.look = dfi__source_multicast_look,
-		.await_place = dfi__order_wait,
-		.place_is_late = dfi__order_late,
+		.await_position = dfi__order_wait,
+		.position_is_late = dfi__order_late,
 	},
 	.intake = {
 		.reserve = dfi__target_multicast_room,
