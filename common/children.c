@@ -247,7 +247,7 @@ static void kill_all(struct children *children)
 
 int children_end(struct children *children, int32_t grace_ms)
 {
-	static const struct timespec nap = { .tv_nsec = 2000000 };
+	static const struct timespec interval = { .tv_nsec = 2000000 };
 	uint64_t begin = now_ms();
 	int ret;
 
@@ -259,7 +259,7 @@ int children_end(struct children *children, int32_t grace_ms)
 		if (grace_ms >= 0 && !children->killed &&
 		    now_ms() - begin >= (uint64_t)grace_ms)
 			kill_all(children);
-		nanosleep(&nap, NULL);
+		nanosleep(&interval, NULL);
 	}
 	ret = children->failed || children->killed ? -1 : 0;
 	free(children->list);

@@ -20,7 +20,7 @@
 #include "journal_impl.h"
 
 #define LOCK_WAIT_MS 2000
-#define LOCK_NAP_MS 10
+#define LOCK_PAUSE_MS 10
 
 struct identity_file {
 	char magic[8];
@@ -77,13 +77,14 @@ int journal_open_file(int dir_fd, const char *dir, const char *name, int flags)
  */
 static int take_lock(int fd)
 {
-	const struct timespec nap = { .tv_nsec = LOCK_NAP_MS * 1000000 };
+	const struct timespec interval = { .tv_nsec = LOCK_PAUSE_MS * 1000000 };
 	int waited;
 
-	for (waited = 0; flock(fd, LOCK_EX | LOCK_NB); waited += LOCK_NAP_MS) {
+	for (waited = 0; flock(fd, LOCK_EX | LOCK_NB);
+	     waited += LOCK_PAUSE_MS) {
 		if (errno != EWOULDBLOCK || waited >= LOCK_WAIT_MS)
 			return -1;
-		nanosleep(&nap, NULL);
+		nanosleep(&interval, NULL);
 	}
 	return 0;
 }

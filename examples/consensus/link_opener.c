@@ -25,7 +25,7 @@
  * flow counts as left over: its process has ended, but the registry has not
  * noticed.
  */
-#define PATIENCE 12
+#define FAILURES_MAX 12
 
 struct opener {
 	pthread_t thread;
@@ -74,7 +74,7 @@ static int create_flow(struct link *link)
 
 	link_flow_attr(setup, &attr);
 	ret = dfi_flow_create(dfi, setup->name, &attr);
-	if (ret == -EEXIST && link->failures >= PATIENCE) {
+	if (ret == -EEXIST && link->failures >= FAILURES_MAX) {
 		dfi_flow_remove(dfi, setup->name);
 		ret = dfi_flow_create(dfi, setup->name, &attr);
 	}

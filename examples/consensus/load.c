@@ -323,7 +323,7 @@ static void count_unfinished(struct client *client)
 /* Wait until the leader says when to start. */
 static int await_start(struct client *client, uint32_t number)
 {
-	static const struct timespec nap = { .tv_nsec = 200000 };
+	static const struct timespec interval = { .tv_nsec = 200000 };
 	const struct load_plan *plan = client->plan;
 	uint64_t start;
 
@@ -334,7 +334,7 @@ static int await_start(struct client *client, uint32_t number)
 		     &client->board->start_ns, memory_order_acquire))) {
 		if (plan->backend->poll(client->store, 0))
 			return -1;
-		nanosleep(&nap, NULL);
+		nanosleep(&interval, NULL);
 	}
 	client->start = start + plan->warm_up_ns;
 	client->end = client->start + plan->length_ns;

@@ -88,7 +88,7 @@ static bool all_in(const struct group *group, enum load_state state)
 	return true;
 }
 
-static void nap(void)
+static void sleep_briefly(void)
 {
 	static const struct timespec step = { .tv_nsec = STEP_NS };
 
@@ -108,7 +108,7 @@ static int start(struct group *group)
 	while (!all_in(group, LOAD_READY)) {
 		if (children_check(&group->children))
 			return -1;
-		nap();
+		sleep_briefly();
 	}
 	return 0;
 }
@@ -157,7 +157,7 @@ static int follow(struct group *group,
 	begin += group->plan->warm_up_ns;
 	end = begin + group->plan->length_ns;
 	while (!all_in(group, LOAD_ENDED)) {
-		nap();
+		sleep_briefly();
 		advance(group, begin, &next, &progress);
 		if (!counted && !counting && load_now() >= begin) {
 			load_counts_begin(counts);

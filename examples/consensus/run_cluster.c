@@ -30,7 +30,7 @@ struct run_page {
 	struct run_observation observation;
 };
 
-static void nap(void)
+static void sleep_briefly(void)
 {
 	static const struct timespec step = { .tv_nsec = 1000000 };
 
@@ -57,7 +57,7 @@ static int await_word(struct run_cluster *cluster, _Atomic uint32_t *word,
 		if (now_ms() > limit)
 			return complain("%s does not answer for %ju s", what,
 			    (uintmax_t)limit_ms / 1000);
-		nap();
+		sleep_briefly();
 	}
 	return 0;
 }
@@ -248,7 +248,7 @@ static int observer_main(void *arg)
 		next = atomic_load_explicit(&page->asked, memory_order_acquire);
 		if (next == asked) {
 			kv_client_poll(client);
-			nap();
+			sleep_briefly();
 			continue;
 		}
 		asked = next;
@@ -398,7 +398,7 @@ int run_cluster_end(struct run_cluster *cluster)
 			terminate(cluster, i);
 	while (cluster->children.n_running > 1 && now_ms() < limit) {
 		children_check(&cluster->children);
-		nap();
+		sleep_briefly();
 	}
 	terminate(cluster, cluster->registry);
 	ret = children_end(&cluster->children, GRACE_MS);

@@ -114,7 +114,7 @@ static int await(struct coordinator *c, enum flow flow, uint32_t n_targets,
     struct dfi_source **source)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
-	static const struct timespec nap = { 0, AWAIT_TICK_NS };
+	static const struct timespec interval = { 0, AWAIT_TICK_NS };
 	uint64_t deadline = UINT64_MAX;
 	uint32_t n = 0;
 	int ret;
@@ -128,7 +128,7 @@ static int await(struct coordinator *c, enum flow flow, uint32_t n_targets,
 		if (children_check(&c->children))
 			return -1;
 		if (n < n_targets)
-			nanosleep(&nap, NULL);
+			nanosleep(&interval, NULL);
 	}
 	/* The library reports which ones are missing. */
 	if (n < n_targets)

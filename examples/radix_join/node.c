@@ -80,7 +80,7 @@ static int receive_task(struct dfi *dfi, const struct options *options,
 	 * ones.
 	 */
 	if (options->first_node == 0)
-		attr.open_timeout_ms = 2 * options_patience(options);
+		attr.open_timeout_ms = 2 * options_wait_limit(options);
 	ret = protocol_target(
 	    dfi, options->run, FLOW_TASK, options->node, attr, target);
 	if (ret == 0)

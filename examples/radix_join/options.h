@@ -88,7 +88,7 @@ static inline bool options_across(const struct options *options)
  * How long a process waits for others, in ms. On one machine there is no limit:
  * a leader ends all when one ends.
  */
-static inline uint32_t options_patience(const struct options *options)
+static inline uint32_t options_wait_limit(const struct options *options)
 {
 	return options_across(options) ? options->timeout_ms : NO_LIMIT_MS;
 }

@@ -124,7 +124,7 @@ void cpu_pin(uint32_t index)
 
 void backoff_wait(struct backoff *backoff)
 {
-	static const struct timespec nap = { 0, SLEEP_NS };
+	static const struct timespec interval = { 0, SLEEP_NS };
 
 	backoff->rounds++;
 	if (backoff->rounds <= SPIN_ROUNDS) {
@@ -134,6 +134,6 @@ void backoff_wait(struct backoff *backoff)
 	} else if (backoff->rounds <= SPIN_ROUNDS + YIELD_ROUNDS) {
 		sched_yield();
 	} else {
-		nanosleep(&nap, NULL);
+		nanosleep(&interval, NULL);
 	}
 }

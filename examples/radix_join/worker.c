@@ -81,7 +81,7 @@ static int open_endpoints(struct worker *worker)
 
 	target.open_timeout_ms = start.open_timeout_ms =
 	    source.open_timeout_ms = blocking.open_timeout_ms =
-		options_patience(worker->options);
+		options_wait_limit(worker->options);
 	target.flags = DFI_NONBLOCK;
 	source.flags = DFI_NONBLOCK;
 	start.wait = DFI_WAIT_BLOCK;

@@ -34,7 +34,7 @@ static bool in_vain(const struct pace *pace, int64_t came, int64_t elapsed)
 	return came < 2 || 2 * elapsed >= 3 * came * pace->usual_ns;
 }
 
-static void nap_ended(struct pace *pace, bool in_vain)
+static void pace_ended(struct pace *pace, bool in_vain)
 {
 	if (!in_vain) {
 		pace->last_hold_off /= 2;
@@ -54,7 +54,7 @@ int64_t dfi__pace_ns(struct pace *pace, uint64_t segments, int64_t now)
 	bool paced = pace->paced, held_off;
 
 	if (paced)
-		nap_ended(pace, in_vain(pace, came, elapsed));
+		pace_ended(pace, in_vain(pace, came, elapsed));
 	held_off = pace->hold_off > 0;
 	pace->hold_off -= held_off;
 	pace->paced = false;

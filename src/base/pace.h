@@ -6,8 +6,8 @@
  * compared with a sleep, the target can sleep until several segments are there.
  * No wake-up is needed for that, and the rings have room. docs/decisions/0012.
  */
-#ifndef DFI_BASE_NAP_H
-#define DFI_BASE_NAP_H
+#ifndef DFI_BASE_PACE_H
+#define DFI_BASE_PACE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -41,8 +41,8 @@ enum {
 };
 
 #define MOST_PAGES ((UINT64_C(1) << SLOT_SHIFT) - 1)
-#define SHORTEST_NAP_NS INT64_C(100000)
-#define LONGEST_NAP_NS INT64_C(10000000)
+#define BACKOFF_MIN_NS INT64_C(100000)
+#define BACKOFF_MAX_NS INT64_C(10000000)
 
 int64_t dfi__reservation_wait_limit_ns = INT64_C(5) * NS_PER_S;
 
@@ -277,7 +277,7 @@ static void pace(int64_t *length)
 	struct timespec time = { .tv_nsec = *length };
 
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
-	*length = *length < LONGEST_NAP_NS / 2 ? 2 * *length : LONGEST_NAP_NS;
+	*length = *length < BACKOFF_MAX_NS / 2 ? 2 * *length : BACKOFF_MAX_NS;
 }
 
 static int refuse(
@@ -309,7 +309,7 @@ int dfi__reservation_begin(struct reservation *reservation, const char *root,
     uint64_t bytes, const char *where)
 {
 	int64_t deadline = clock_now_ns() + dfi__reservation_wait_limit_ns;
-	int64_t length = SHORTEST_NAP_NS;
+	int64_t length = BACKOFF_MIN_NS;
 	uint64_t cost = cost_of(bytes);
 	struct look look;
 	int ret;

@@ -66,17 +66,18 @@ static_assert(DFI_MAX_SEGMENT_SIZE <= FOOTER_USED_MAX, "used");
 static_assert(DFI_MAX_SEGMENT_COUNT <= FOOTER_USED_MAX, "lost");
 
 /*
- * The target sleeps in reader_waits; its sources wake it. let_go belongs to the
- * transport. The alignment to two cache lines is for the adjacent-line
+ * The target sleeps in reader_waits; its sources wake it. released belongs to
+ * the transport. The alignment to two cache lines is for the adjacent-line
  * prefetcher.
  */
 struct region_header {
 	alignas(2 * CACHE_LINE) _Atomic uint32_t reader_waits;
 	alignas(8) _Atomic uint64_t reader_name; /* base/wait.h */
-	alignas(CACHE_LINE) _Atomic uint32_t let_go;
+	alignas(CACHE_LINE) _Atomic uint32_t released;
 };
 static_assert(sizeof(struct region_header) == 128, "region header");
-static_assert(offsetof(struct region_header, let_go) == REGION_LET_GO_OFFSET,
+static_assert(
+    offsetof(struct region_header, released) == REGION_RELEASED_OFFSET,
     "region header");
 
 /*

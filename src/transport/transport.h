@@ -192,7 +192,7 @@ struct transport_write {
  * belongs to the transport.
  */
 #define REGION_WAIT_OFFSET 0
-#define REGION_LET_GO_OFFSET 64
+#define REGION_RELEASED_OFFSET 64
 
 /*
  * A transport may learn of an end mark's arrival by something else than its

@@ -46,13 +46,13 @@ extern char **environ;
 static struct {
 	uint64_t seed;
 	uint32_t seconds, runs;
-	uint32_t limit_ms, patience_ms, open_timeout_ms;
+	uint32_t limit_ms, wait_limit_ms, open_timeout_ms;
 	uint32_t volume;
 	bool verbose;
 } options = {
 	.volume = 100,
 	.limit_ms = 2000,
-	.patience_ms = 20000,
+	.wait_limit_ms = 20000,
 };
 
 /* Something that happens at a time. */
@@ -250,9 +250,9 @@ static void add_action(
 		.process = process,
 		.signal = signal,
 	};
-	if (at_ns + (int64_t)options.patience_ms * 1000000 > run->deadline_ns)
+	if (at_ns + (int64_t)options.wait_limit_ms * 1000000 > run->deadline_ns)
 		run->deadline_ns = at_ns +
-		    (int64_t)options.patience_ms * 1000000;
+		    (int64_t)options.wait_limit_ms * 1000000;
 }
 
 static void plan_actions(struct run *run)
@@ -261,7 +261,7 @@ static void plan_actions(struct run *run)
 	const struct fault *fault;
 	uint32_t i;
 
-	run->deadline_ns = start + (int64_t)options.patience_ms * 1000000;
+	run->deadline_ns = start + (int64_t)options.wait_limit_ms * 1000000;
 	for (i = 0; i < run->plan.n_faults; i++) {
 		fault = &run->plan.faults[i];
 		at = start + (int64_t)fault->at_ms * 1000000;
@@ -309,7 +309,7 @@ static bool has_due(struct run *run)
 /* While anything makes progress, nothing hangs. */
 static void watch_progress(struct run *run)
 {
-	int64_t deadline = now_ns() + (int64_t)options.patience_ms * 1000000;
+	int64_t deadline = now_ns() + (int64_t)options.wait_limit_ms * 1000000;
 	const struct end_board *at;
 	uint64_t progress = 0;
 	uint32_t e, i;
@@ -328,7 +328,8 @@ static void watch_progress(struct run *run)
 /* Wait for an end, and report a hang. */
 static void await_end(struct run *run, uint32_t process)
 {
-	int64_t wait_limit = now_ns() + (int64_t)options.patience_ms * 1000000;
+	int64_t wait_limit = now_ns() +
+	    (int64_t)options.wait_limit_ms * 1000000;
 
 	while (run->pids[process] && now_ns() < wait_limit) {
 		pace();
@@ -456,7 +457,7 @@ static void parse(int argc, char **argv)
 		else if (option == 'l')
 			options.limit_ms = number(optarg);
 		else if (option == 'p')
-			options.patience_ms = number(optarg);
+			options.wait_limit_ms = number(optarg);
 		else if (option == 'o')
 			options.open_timeout_ms = number(optarg);
 		else if (option == 'V')

@@ -233,7 +233,7 @@ static void plan_lease(struct plan *plan, struct rng *rng)
  * nothing separates the news from a timeout. With separate random numbers.
  * Without a registry it would only cost time.
  */
-static void plan_patience(struct plan *plan)
+static void plan_wait_limits(struct plan *plan)
 {
 	struct rng rng = { .state = mix(plan->seed ^ 0x70617469) };
 
@@ -286,7 +286,7 @@ void make_plan(struct plan *plan, uint64_t seed, uint32_t volume)
 	plan->meets = one_in(&rng, 4);
 	if (what == 19 && one_in(&rng, 2))
 		plan_lease(plan, &rng);
-	plan_patience(plan);
+	plan_wait_limits(plan);
 }
 
 static const char *const act_names[] = { "", "aborts", "is aborted", "leaves",

@@ -450,7 +450,7 @@ static bool gave_no_answer(const struct trial *trial, uint32_t e)
 }
 
 /* It had found the flow, and nobody else could attach any more. */
-static void check_hope(struct trial *trial, uint32_t e)
+static void check_lost_creator(struct trial *trial, uint32_t e)
 {
 	int64_t gone = gone_ns(trial, CREATOR);
 
@@ -488,7 +488,7 @@ static void check_timed_out(struct trial *trial, uint32_t e)
 	if (peer < trial->plan->n_ends && !lacks) {
 		if (!was_missing(trial, e, peer))
 			unjustified(trial, e, "that peer was there");
-		check_hope(trial, e);
+		check_lost_creator(trial, e);
 	} else if (strstr(at->text, "nobody has created it") && !lacks) {
 		if (!was_not_created(trial, e))
 			unjustified(trial, e, "the flow was there");

@@ -434,7 +434,7 @@ Test(journal, belongs_to_one_process)
 
 static int held; /* by the remains of another process */
 
-static void let_go(int number)
+static void release(int number)
 {
 	(void)number;
 	flock(held, LOCK_UN);
@@ -449,7 +449,7 @@ Test(journal, waits_for_the_last_child_of_a_killed_replica)
 	held = open(path_of("lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	cr_assert_geq(held, 0);
 	cr_assert_eq(flock(held, LOCK_EX), 0);
-	signal(SIGALRM, let_go);
+	signal(SIGALRM, release);
 	cr_assert_eq(setitimer(ITIMER_REAL, &soon, NULL), 0);
 	journal_close(begin(0, &replayed));
 	close(held);

@@ -85,7 +85,7 @@ int epoll_wait(int fd, struct epoll_event *events, int n, int timeout)
 	return ret;
 }
 
-static void let_go_locked(void)
+static void resume_locked(void)
 {
 	held = false;
 	pthread_cond_broadcast(&changed);
@@ -103,7 +103,7 @@ static void *watch(void *arg)
 	while (!ended && !err)
 		err = pthread_cond_timedwait(&changed, &lock, &until);
 	too_late = !ended;
-	let_go_locked();
+	resume_locked();
 	pthread_mutex_unlock(&lock);
 	return arg;
 }
@@ -124,11 +124,11 @@ static void hold(void)
 	hold_after(0);
 }
 
-static void let_go(void)
+static void resume(void)
 {
 	pthread_mutex_lock(&lock);
 	ended = true;
-	let_go_locked();
+	resume_locked();
 	pthread_mutex_unlock(&lock);
 	pthread_join(watchdog, NULL);
 	cr_assert_not(too_late, "a call has waited for the control thread");
@@ -249,7 +249,7 @@ static void close_while_held(bool tls)
 	open_all(dfi, &handles);
 	hold();
 	close_all(&handles);
-	let_go();
+	resume();
 	cr_assert(eventually(all_is_free, other), "%s", dfi_errmsg());
 	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_close(other), 0, "%s", dfi_errmsg());
@@ -287,7 +287,7 @@ Test(stopped, handles_close_likewise_while_the_registry_is_lost)
 	cr_assert(eventually(is_cut_off, dfi), "%s", dfi_errmsg());
 	hold();
 	close_all(&handles);
-	let_go();
+	resume();
 	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
 }
 
@@ -337,7 +337,7 @@ Test(stopped, a_time_out_says_that_the_control_thread_does_not_run)
 	hold();
 	assert_error(dfi_flow_lookup(dfi, "f", &info), -ETIMEDOUT,
 	    "thread 'dfi-control'", "DFI_CONTROL_CPUS");
-	let_go();
+	resume();
 	cr_assert(eventually(closes, dfi), "%s", dfi_errmsg());
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
@@ -367,7 +367,7 @@ static void ask_while_held(bool tls)
 	ask_in_vain(dfi);
 	assert_error(dfi_close(dfi), -ETIMEDOUT, "thread 'dfi-control'",
 	    "DFI_CONTROL_CPUS");
-	let_go();
+	resume();
 	cr_assert(eventually(closes, dfi), "%s", dfi_errmsg());
 	cr_assert_eq(dfi_close(patient), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_registry_stop(registry), 0);
@@ -392,7 +392,7 @@ Test(stopped, a_context_opens_in_time_or_not_at_all)
 	hold();
 	assert_error(join(registry, false, TIMEOUT_MS, &dfi), -ETIMEDOUT,
 	    "thread 'dfi-control'", "DFI_CONTROL_CPUS");
-	let_go();
+	resume();
 	cr_assert_eq(
 	    join(registry, false, LONG_MS, &dfi), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
@@ -414,7 +414,7 @@ static void open_in_time(bool tls)
 	for (n = 1; n < MAX_TURNS && !dfi; n++) {
 		hold_after(n);
 		ret = join(registry, tls, TIMEOUT_MS, &dfi);
-		let_go();
+		resume();
 		cr_assert(!ret || (ret == -ETIMEDOUT && !dfi), "%u turns: %s",
 		    n, dfi_errmsg());
 	}
@@ -479,7 +479,7 @@ static int close_after(
 	pthread_mutex_lock(&lock);
 	*handed_over = stopped;
 	pthread_mutex_unlock(&lock);
-	let_go();
+	resume();
 	if (ret)
 		cr_assert(eventually(closes, dfi), "%s", dfi_errmsg());
 	cr_assert(eventually(no_control_thread_is_left, NULL));

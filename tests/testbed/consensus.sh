@@ -28,7 +28,7 @@ election_ms=2500
 retry_ms=1500
 # In which a leader misses a segment that another replica has sent, mostly.
 gap_ms=30000
-patience_ms=400000
+wait_limit_ms=400000
 # In which a client tries to come in while packets are lost.
 visit_ms=60000
 
@@ -61,7 +61,7 @@ clients() # CLUSTER
 visit() # CLUSTER
 {
 	prepare
-	timeout $((patience_ms / 1000)) bin/dfi-kv-client --cluster "$1" \
+	timeout $((wait_limit_ms / 1000)) bin/dfi-kv-client --cluster "$1" \
 		--replicas 3 --timeout $visit_ms get none 2> "$SHARED/$1.visit"
 }
 
@@ -76,7 +76,7 @@ leader() # CLUSTER
 depose() # CLUSTER
 {
 	signal "$1" STOP
-	within $patience_ms leads_other_than "$1" "$NODE" || true
+	within $wait_limit_ms leads_other_than "$1" "$NODE" || true
 	signal "$1" CONT
 }
 
@@ -129,12 +129,12 @@ start()
 	for k in 0 1 2; do
 		start_replica $k
 	done
-	await "a leader" $patience_ms has_leader
+	await "a leader" $wait_limit_ms has_leader
 	on 0 clients $case &
 	load_job=$!
-	await "service" $patience_ms load_says serves
-	await "news of the leader" $patience_ms load_says leads
-	await "counters" $patience_ms test -s "$SHARED/$case.load.counters"
+	await "service" $wait_limit_ms load_says serves
+	await "news of the leader" $wait_limit_ms load_says leads
+	await "counters" $wait_limit_ms test -s "$SHARED/$case.load.counters"
 }
 
 # Until a command that is asked for from now on is answered.
@@ -253,8 +253,8 @@ agree() # N
 end() # N_REPLICAS
 {
 	touch "$SHARED/$case.load.stop"
-	await "the history" $patience_ms load_says operations
-	await "that $1 replicas are alike" $patience_ms agree "$1"
+	await "the history" $wait_limit_ms load_says operations
+	await "that $1 replicas are alike" $wait_limit_ms agree "$1"
 	touch "$SHARED/$case.load.end"
 	wait "$load_job"
 	[ "$(cat "$SHARED/$case.load.status.0")" = 0 ] ||
@@ -280,15 +280,15 @@ miss_segments()
 		[ $try -lt 3 ] || fail "no leader has decided on a no-op"
 		depose_leader
 	done
-	await "no-ops that are taken" $patience_ms counters_reach \
+	await "no-ops that are taken" $wait_limit_ms counters_reach \
 		fast_accepted $((accepted + load)) gaps_taken 1
 }
 
 lose_segments()
 {
-	await "the ordered flow" $patience_ms counters_reach fast_accepted 1
+	await "the ordered flow" $wait_limit_ms counters_reach fast_accepted 1
 	"$testbed" net all loss 1%
-	await "gaps that are filled" $patience_ms counters_reach \
+	await "gaps that are filled" $wait_limit_ms counters_reach \
 		fast_accepted "$load" gaps_asked 1 gaps_filled 1
 	depose_leader
 	"$testbed" net all loss 5%
@@ -308,7 +308,7 @@ lose_time()
 		"$testbed" net all loss $loss
 		depose_leader
 		await "commands while $loss of the packets are lost" \
-			$patience_ms applied_reaches $(($(applied) + load))
+			$wait_limit_ms applied_reaches $(($(applied) + load))
 	done
 	echo "slots: $(applied), elections won: $(sum_of elections_won), by the four" \
 		"flows: $(sum_of flow_requests) requests, $(sum_of flow_accepts)" \
@@ -353,7 +353,7 @@ lose_machines()
 {
 	strike cut_off
 	"$testbed" net "$victim" heal
-	await "the replica that was cut off" $patience_ms all_follow
+	await "the replica that was cut off" $wait_limit_ms all_follow
 	strike power_off
 }
 
@@ -369,7 +369,7 @@ lose_processes()
 		start_replica $k
 	done
 	mark
-	await "service by what is in the logs" $patience_ms is_served
+	await "service by what is in the logs" $wait_limit_ms is_served
 	echo "both replicas were killed, and serve again with their logs"
 }
 

@@ -18,11 +18,11 @@
 
 #include "registry/wire/address.h"
 
-#define PATIENCE_MS 60000
+#define WAIT_LIMIT_MS 60000
 
 int64_t soon(void)
 {
-	return deadline_in_ms(PATIENCE_MS);
+	return deadline_in_ms(WAIT_LIMIT_MS);
 }
 
 static char fresh[128];
@@ -191,7 +191,7 @@ unsigned lines_count(const char *part)
 
 static void raw_open(struct raw *raw, int fd)
 {
-	struct timeval wait_limit = { .tv_sec = PATIENCE_MS / 1000 };
+	struct timeval wait_limit = { .tv_sec = WAIT_LIMIT_MS / 1000 };
 
 	setsockopt(
 	    fd, SOL_SOCKET, SO_RCVTIMEO, &wait_limit, sizeof(wait_limit));
@@ -381,7 +381,7 @@ int raw_reclaim(struct raw *raw, const char *key)
 	return read_error(raw);
 }
 
-void raw_expect_farewell(struct raw *raw, int err)
+void raw_expect_refusal(struct raw *raw, int err)
 {
 	Dfi__Registry__Message *message = raw_read(raw);
 

@@ -90,7 +90,7 @@ int raw_grant(struct raw *raw, uint32_t ttl_ms);
 void raw_send_put(struct raw *raw, const char *key, bool reclaim);
 int raw_put_leased(struct raw *raw, const char *key);
 int raw_reclaim(struct raw *raw, const char *key);
-void raw_expect_farewell(struct raw *raw, int err);
+void raw_expect_refusal(struct raw *raw, int err);
 
 /* A scripted registry with one client. */
 struct fake {

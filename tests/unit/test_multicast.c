@@ -26,7 +26,7 @@
 #include "../proc/descriptors.h"
 
 /* Loss by a full queue of a device isn't tested here. */
-#define PATIENCE_NS (INT64_C(60) * NS_PER_S)
+#define WAIT_LIMIT_NS (INT64_C(60) * NS_PER_S)
 #define GROUP "239.201.3.7"
 #define KEY 0x12345678
 
@@ -100,7 +100,7 @@ static struct multicast_attr attr_of(struct end *end, bool member)
 static int try_open(struct end *end, const struct multicast_attr *attr)
 {
 	return transport->ops->mcast->open(
-	    transport, attr, clock_now_ns() + PATIENCE_NS, &end->endpoint);
+	    transport, attr, clock_now_ns() + WAIT_LIMIT_NS, &end->endpoint);
 }
 
 static void open_end(struct end *end, const struct multicast_attr *attr)
@@ -123,7 +123,7 @@ static void close_end(struct end *end)
 /* Wait until n have come. */
 static void await(struct end *end, uint32_t n)
 {
-	int64_t deadline = clock_now_ns() + PATIENCE_NS;
+	int64_t deadline = clock_now_ns() + WAIT_LIMIT_NS;
 
 	while (end->n < n && clock_now_ns() < deadline)
 		cr_assert_geq(end->endpoint->ops->progress(end->endpoint), 0,
@@ -283,7 +283,7 @@ Test(multicast, group_must_be_a_multicast_address)
 
 static void await_ready(struct end *end)
 {
-	int64_t deadline = clock_now_ns() + PATIENCE_NS;
+	int64_t deadline = clock_now_ns() + WAIT_LIMIT_NS;
 
 	while (!atomic_peek(&end->n_ready) && clock_now_ns() < deadline)
 		;
@@ -318,7 +318,7 @@ Test(multicast, sending_waits_for_room_in_the_queue_and_gets_it)
 	static struct end source, one;
 	static char memory[2048];
 	struct multicast_attr attr = attr_of(&source, false);
-	int64_t deadline = clock_now_ns() + PATIENCE_NS;
+	int64_t deadline = clock_now_ns() + WAIT_LIMIT_NS;
 	uint32_t sent = 0;
 	int ret;
 
@@ -345,7 +345,7 @@ Test(multicast, sending_waits_for_room_in_the_queue_and_gets_it)
 Test(multicast, what_finds_no_receive_is_lost_and_nothing_else)
 {
 	static struct end source, one;
-	int64_t deadline = clock_now_ns() + PATIENCE_NS;
+	int64_t deadline = clock_now_ns() + WAIT_LIMIT_NS;
 	uint32_t i, sent = 0;
 	char text[16];
 
@@ -487,7 +487,8 @@ struct holding {
 static int hold_loop(void *arg)
 {
 	struct holding *holding = arg;
-	struct timespec until = deadline_timespec(clock_now_ns() + PATIENCE_NS);
+	struct timespec until = deadline_timespec(
+	    clock_now_ns() + WAIT_LIMIT_NS);
 
 	atomic_store(&holding->held, true);
 	sem_post(&holding->entered);

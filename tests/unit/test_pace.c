@@ -11,16 +11,16 @@ struct stream {
 	struct pace pace;
 	uint64_t segments;
 	int64_t now;
-	int64_t napping; /* from now on, for so long */
+	int64_t pacing; /* from now on, for so long */
 };
 
 static int64_t wait_after(struct stream *stream, uint64_t came, int64_t elapsed)
 {
 	stream->segments += came;
 	stream->now += elapsed;
-	stream->napping = dfi__pace_ns(
+	stream->pacing = dfi__pace_ns(
 	    &stream->pace, stream->segments, stream->now);
-	return stream->napping;
+	return stream->pacing;
 }
 
 static struct stream stream_start(void)
@@ -76,14 +76,14 @@ Test(pace, is_not_for_what_comes_seldom)
 #define ROUND_TRIP (200 * US)
 #define OVERSLEEP (50 * US)
 
-static int naps_of(struct stream *stream, int trips, int each)
+static int paces_of(struct stream *stream, int trips, int each)
 {
 	int64_t elapsed;
 	int i, paces = 0;
 
 	for (i = 0; i < trips; i++) {
-		elapsed = stream->napping + OVERSLEEP;
-		if (!stream->napping || elapsed < ROUND_TRIP)
+		elapsed = stream->pacing + OVERSLEEP;
+		if (!stream->pacing || elapsed < ROUND_TRIP)
 			elapsed = ROUND_TRIP;
 		paces += wait_after(stream, (uint64_t)each, elapsed) > 0;
 	}
@@ -95,8 +95,8 @@ Test(pace, in_vain_is_not_repeated_soon)
 	struct stream stream = stream_start();
 	int paces;
 
-	cr_assert_leq(naps_of(&stream, 1000, 1), 12);
-	paces = naps_of(&stream, 1000, 1);
+	cr_assert_leq(paces_of(&stream, 1000, 1), 12);
+	paces = paces_of(&stream, 1000, 1);
 	cr_assert_leq(paces, 4);
 	cr_assert_geq(paces, 2);
 }
@@ -112,7 +112,7 @@ Test(pace, in_vain_may_bring_some_segments)
 		for (each = 1; each <= (int)segments / 2; each++) {
 			stream = stream_start();
 			stream.pace.segments = segments;
-			cr_assert_leq(naps_of(&stream, 1000, each), 12,
+			cr_assert_leq(paces_of(&stream, 1000, each), 12,
 			    "%d of %u segments", each, segments);
 		}
 }
@@ -126,13 +126,13 @@ Test(pace, in_vain_half_of_the_time_is_seldom_repeated)
 
 	for (i = 0; i < 10000; i++) {
 		random = random * 6364136223846793005 + 1442695040888963407;
-		paces += naps_of(&stream, 1, 1 + (int)(random >> 63));
+		paces += paces_of(&stream, 1, 1 + (int)(random >> 63));
 	}
 	cr_assert_leq(paces, 1000);
 }
 
 /* A wait brings a segment: after a vain one, this many have no pace. */
-static int waits_after_nap_in_vain(struct stream *stream)
+static int waits_after_pace_in_vain(struct stream *stream)
 {
 	int waits = 0;
 
@@ -150,14 +150,14 @@ Test(pace, in_vain_by_chance_is_repeated_soon)
 
 	cr_assert_gt(wait_after(&stream, 2, 200 * US), 0);
 	for (i = 0; i < 20; i++) {
-		cr_assert_eq(waits_after_nap_in_vain(&stream), 1);
+		cr_assert_eq(waits_after_pace_in_vain(&stream), 1);
 		cr_assert_gt(wait_after(&stream, 2, 200 * US), 0);
 	}
-	cr_assert_eq(waits_after_nap_in_vain(&stream), 1);
-	cr_assert_eq(waits_after_nap_in_vain(&stream), 2);
-	cr_assert_eq(waits_after_nap_in_vain(&stream), 4);
+	cr_assert_eq(waits_after_pace_in_vain(&stream), 1);
+	cr_assert_eq(waits_after_pace_in_vain(&stream), 2);
+	cr_assert_eq(waits_after_pace_in_vain(&stream), 4);
 	cr_assert_gt(wait_after(&stream, 2, 200 * US), 0);
-	cr_assert_eq(waits_after_nap_in_vain(&stream), 4);
+	cr_assert_eq(waits_after_pace_in_vain(&stream), 4);
 }
 
 /* At once if it is faster, or if it is slower by half. */

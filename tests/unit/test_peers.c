@@ -85,7 +85,7 @@ static void *await(void *arg)
 	return NULL;
 }
 
-static void expect_hopeless(int ret, const char *text)
+static void expect_gone_creator(int ret, const char *text)
 {
 	cr_assert_eq(ret, -ECONNRESET, "%s", text);
 	cr_assert_not_null(
@@ -97,7 +97,7 @@ static void expect_hopeless(int ret, const char *text)
 Test(peers, are_not_waited_for_when_the_creator_has_gone)
 {
 	cr_assert_eq(dfi_close(creator), 0);
-	expect_hopeless(dfi__peers_await(&targets, soon()), dfi_errmsg());
+	expect_gone_creator(dfi__peers_await(&targets, soon()), dfi_errmsg());
 }
 
 Test(peers, are_not_waited_for_any_longer_when_the_creator_goes)
@@ -107,7 +107,7 @@ Test(peers, are_not_waited_for_any_longer_when_the_creator_goes)
 	cr_assert_eq(pthread_create(&waiter.thread, NULL, await, &waiter), 0);
 	cr_assert_eq(dfi_close(creator), 0);
 	pthread_join(waiter.thread, NULL);
-	expect_hopeless(waiter.ret, waiter.text);
+	expect_gone_creator(waiter.ret, waiter.text);
 }
 
 /* The name is in use, but not by their flow. */
@@ -123,7 +123,7 @@ Test(peers, are_not_waited_for_when_another_flow_has_the_name)
 
 	cr_assert_eq(dfi_flow_remove(creator, "f"), 0);
 	cr_assert_eq(dfi_flow_create(creator, "f", &attr), 0);
-	expect_hopeless(dfi__peers_await(&targets, soon()), dfi_errmsg());
+	expect_gone_creator(dfi__peers_await(&targets, soon()), dfi_errmsg());
 	cr_assert_eq(dfi_close(creator), 0);
 }
 

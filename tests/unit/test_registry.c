@@ -400,7 +400,7 @@ Test(client, keepalives_keep_a_lease)
 	ear_expect(&ear, "+dying= -dying ");
 	cr_assert_eq(dfi__client_get(client, "living", soon(), &value), 0);
 	dfi__registry_value_free(&value);
-	raw_expect_farewell(&dying, -ETIMEDOUT);
+	raw_expect_refusal(&dying, -ETIMEDOUT);
 	raw_close(&dying);
 	dfi__client_close(living);
 }

@@ -104,7 +104,7 @@ Test(server, a_lease_without_keepalive_expires_and_is_told)
 	cr_assert_eq(raw_grant(&silent, 3000), 0);
 	cr_assert_eq(raw_put_leased(&silent, "p/silent"), 0);
 	ear_expect(&ear, "+p/silent= -p/silent ");
-	raw_expect_farewell(&silent, -ETIMEDOUT);
+	raw_expect_refusal(&silent, -ETIMEDOUT);
 	cr_assert_eq(lines_count("lease has expired"), 1);
 	cr_assert_eq(lines_count("no sign of life for 3000 ms"), 1);
 	cr_assert_eq(lines_count("raise DFI_LEASE"), 1);
@@ -166,7 +166,7 @@ Test(server, garbage_costs_the_connection_and_one_log_line)
 		if (i % 2)
 			cr_assert_eq(raw_handshake(&raw, WIRE_VERSION), 0);
 		raw_send_bytes(&raw, garbage[i], sizes[i]);
-		raw_expect_farewell(
+		raw_expect_refusal(
 		    &raw, i == 0 || i == 2 ? -EMSGSIZE : -EBADMSG);
 		raw_close(&raw);
 		/* Of those that have not greeted once a minute. */
@@ -183,7 +183,7 @@ Test(server, a_reply_or_an_event_from_a_client_is_garbage)
 	connect_greeted(&raw);
 	reply.id = 1;
 	raw_send_reply(&raw, &reply);
-	raw_expect_farewell(&raw, -EBADMSG);
+	raw_expect_refusal(&raw, -EBADMSG);
 	raw_close(&raw);
 	assert_served();
 }
@@ -195,7 +195,7 @@ Test(server, a_message_that_claims_too_much_is_not_waited_for)
 
 	connect_greeted(&raw);
 	raw_send_bytes(&raw, header, sizeof(header));
-	raw_expect_farewell(&raw, -EMSGSIZE);
+	raw_expect_refusal(&raw, -EMSGSIZE);
 	raw_close(&raw);
 	assert_served();
 }
@@ -392,7 +392,7 @@ Test(server, another_user_is_refused)
 	pthread_join(thread, &connected);
 	if (!connected)
 		cr_skip_test("not allowed to become another user");
-	raw_expect_farewell(&raw, -EACCES);
+	raw_expect_refusal(&raw, -EACCES);
 	raw_close(&raw);
 	cr_assert_eq(lines_count("\n"), 1);
 	cr_assert_geq(lines_count("65534"), 1);
@@ -636,7 +636,7 @@ Test(server, what_comes_before_a_handshake_is_not_hoarded)
 
 	raw_connect(&raw, dfi_registry_address(registry));
 	raw_send_bytes(&raw, bytes, sizeof(bytes));
-	raw_expect_farewell(&raw, -EMSGSIZE);
+	raw_expect_refusal(&raw, -EMSGSIZE);
 	raw_close(&raw);
 	assert_served();
 }

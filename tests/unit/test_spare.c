@@ -209,7 +209,7 @@ Test(spare, newest_is_taken_first)
 }
 
 /* The usual order: the target closes while its source is still closing. */
-Test(spare, peer_must_have_let_go)
+Test(spare, peer_must_have_released_it)
 {
 	struct region *region = create(SIZE), *other;
 	struct remote *first = open_ring(&peer, region);
@@ -311,7 +311,7 @@ static void try_killed(bool before)
 	pid = start_holder(region);
 	cr_assert_eq(((char *)region->base)[SIZE - 1], 'h');
 	/* It has overwritten memory, but has not released it. */
-	atomic_store(shm_let_go(region->base), 0);
+	atomic_store(shm_released(region->base), 0);
 	if (before)
 		kill_holder(pid);
 	destroy(region);
@@ -327,17 +327,17 @@ static void try_killed(bool before)
 	cr_assert_eq(count_mappings(), 1);
 }
 
-Test(spare, peer_that_was_killed_has_not_let_go)
+Test(spare, peer_that_was_killed_has_not_released_it)
 {
 	try_killed(true);
 }
 
-Test(spare, peer_that_is_killed_after_the_owner_left_has_not_let_go)
+Test(spare, peer_that_is_killed_after_the_owner_left_has_not_released_it)
 {
 	try_killed(false);
 }
 
-Test(spare, peer_that_took_only_the_descriptor_has_not_let_go)
+Test(spare, peer_that_took_only_the_descriptor_has_not_released_it)
 {
 	struct region *region = create(SIZE);
 	ino_t file = file_of(region);
@@ -371,7 +371,7 @@ Test(spare, region_that_root_has_had_is_not_used_again)
 	close_ring(open_ring(&peer, region));
 	cr_assert_eq(
 	    dfi__loop_call(owner.loop, become, &root, DEADLINE_NEVER), 0);
-	cr_assert_eq(atomic_load(shm_let_go(region->base)), 1);
+	cr_assert_eq(atomic_load(shm_released(region->base)), 1);
 	destroy(region);
 	cr_assert_eq(count_files(), 0);
 	cr_assert_neq(pass_by(SIZE), file);

@@ -98,7 +98,7 @@ int dfi_target_group_open(struct dfi *dfi,
 }
 
 /* The member is a target by itself again. */
-static void let_go(struct dfi_target_group *group, struct dfi_target *target)
+static void detach(struct dfi_target_group *group, struct dfi_target *target)
 {
 	if (group->lends == target)
 		group->lends = NULL;
@@ -123,7 +123,7 @@ int dfi_target_group_close(struct dfi_target_group *group)
 		target = group->members[i].target;
 		if (group->lends == target)
 			dfi__target_take_back(target);
-		let_go(group, target);
+		detach(group, target);
 	}
 	dfi__notify_close(&group->notify);
 	free(group->members);
@@ -208,7 +208,7 @@ void dfi__target_group_drop(struct dfi_target *target)
 		group->n_open--;
 	members[i] = members[--group->n_members];
 	group->current = group->in_a_row = 0;
-	let_go(group, target);
+	detach(group, target);
 }
 
 static void fill(struct dfi_target_group_batch *batch,

@@ -168,7 +168,7 @@ int dfi__target_check_sources(struct dfi_target *target)
 	target->dead_undrained = false;
 	for (i = 0; !ret && !target->lost && i < target->n_readers; i++)
 		ret = check_source(target, i);
-	if (!ret && !target->lost && dfi__peers_hopeless(&target->sources))
+	if (!ret && !target->lost && dfi__peers_cannot_attach(&target->sources))
 		lose_absent(target);
 	return ret;
 }

@@ -126,9 +126,9 @@ bool dfi__peers_all_there(struct peers *peers);
  * Whether peers are missing that can't attach any more: the flow is gone, or
  * the other members consider this process dead.
  */
-bool dfi__peers_hopeless(struct peers *peers);
+bool dfi__peers_cannot_attach(struct peers *peers);
 
-/* -ECONNRESET, with the reason of dfi__peers_hopeless() in the text. */
+/* -ECONNRESET, with the reason of dfi__peers_cannot_attach() in the text. */
 int dfi__peers_flow_gone(struct peers *peers);
 
 /* -ETIMEDOUT with a text that says which peers have not attached. */

@@ -31,7 +31,7 @@ bool dfi__peers_expected(struct peers *peers)
 	    !atomic_peek(&peers->cut_off) && !dfi__peers_all_there(peers);
 }
 
-bool dfi__peers_hopeless(struct peers *peers)
+bool dfi__peers_cannot_attach(struct peers *peers)
 {
 	return (atomic_peek(&peers->flow_gone) ||
 		   atomic_peek(&peers->cut_off)) &&
@@ -154,7 +154,7 @@ int dfi__peers_await(struct peers *peers, int64_t deadline)
 		gone = find_state(peers, PEER_GONE);
 		if (gone < peers->n || dfi__peers_all_there(peers))
 			break;
-		if (dfi__peers_hopeless(peers)) {
+		if (dfi__peers_cannot_attach(peers)) {
 			ret = dfi__peers_flow_gone(peers);
 			break;
 		}

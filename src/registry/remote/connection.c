@@ -71,7 +71,7 @@ void dfi__client_lose(
 }
 
 /* The registry says why it is about to disconnect. */
-static void farewell(
+static void refused(
     struct remote_client *client, const Dfi__Registry__Reply *reply)
 {
 	dfi__client_lose(
@@ -88,7 +88,7 @@ static void receive(
 		break;
 	case DFI__REGISTRY__MESSAGE__BODY_REPLY:
 		if (message->reply->id == 0) {
-			farewell(client, message->reply);
+			refused(client, message->reply);
 			break;
 		}
 		dfi__client_answer(client, message);

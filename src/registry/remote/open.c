@@ -184,7 +184,7 @@ static int open_once(
 static int open_patiently(
     struct opening *opening, struct registry_client **client)
 {
-	int nap_ms = AGAIN_MIN_MS, left, ret;
+	int backoff_ms = AGAIN_MIN_MS, left, ret;
 	unsigned n = 0;
 	bool again;
 
@@ -193,8 +193,10 @@ static int open_patiently(
 		left = deadline_left_ms(opening->deadline);
 		if (!again || left == 0)
 			break;
-		poll(NULL, 0, left > 0 && left < nap_ms ? left : nap_ms);
-		nap_ms = nap_ms < AGAIN_MAX_MS / 2 ? 2 * nap_ms : AGAIN_MAX_MS;
+		poll(
+		    NULL, 0, left > 0 && left < backoff_ms ? left : backoff_ms);
+		backoff_ms = backoff_ms < AGAIN_MAX_MS / 2 ? 2 * backoff_ms
+							   : AGAIN_MAX_MS;
 	}
 	if (!again)
 		return ret;

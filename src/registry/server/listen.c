@@ -26,7 +26,7 @@
 
 #define BACKLOG 1024
 #define LOCK_WAIT_MS 2000
-#define LOCK_NAP_MS 10
+#define LOCK_PAUSE_MS 10
 
 static int fail_system(const char *text, const char *what, int err)
 {
@@ -131,12 +131,12 @@ static int look(const char *text, const struct address *address)
  */
 static int take_lock(const char *text, const struct address *address, int *lock)
 {
-	static const struct timespec pace = { .tv_nsec = LOCK_NAP_MS *
+	static const struct timespec pace = { .tv_nsec = LOCK_PAUSE_MS *
 		    1000000 };
 	const char *path = dfi__address_path(address);
 	int ret, waited;
 
-	for (waited = 0; waited <= LOCK_WAIT_MS; waited += LOCK_NAP_MS) {
+	for (waited = 0; waited <= LOCK_WAIT_MS; waited += LOCK_PAUSE_MS) {
 		*lock = dfi__path_lock_try(path);
 		if (*lock >= 0)
 			return 0;

@@ -19,7 +19,7 @@
 #include "base/files.h"
 #include "message.h"
 
-#define NAP_MAX_MS 16
+#define BACKOFF_MAX_MS 16
 
 static int no_answer(const char *address)
 {
@@ -28,7 +28,8 @@ static int no_answer(const char *address)
 }
 
 /* Returns 0 as long as an answer can still come, else an error. */
-static int check_hope(const char *address, const struct wait_limit *wait_limit)
+static int check_wait_limit(
+    const char *address, const struct wait_limit *wait_limit)
 {
 	if (wait_limit_given_up(wait_limit))
 		return dfi__fail(-ECONNRESET,
@@ -50,7 +51,7 @@ static int await(
 			return 0;
 		if (n < 0 && errno != EINTR)
 			return dfi__fail(-EIO, "poll: %s", strerror(errno));
-		ret = check_hope(address, wait_limit);
+		ret = check_wait_limit(address, wait_limit);
 	} while (!ret);
 	return ret;
 }
@@ -59,7 +60,8 @@ static int await(
 static void pace(int *length_ms)
 {
 	poll(NULL, 0, *length_ms);
-	*length_ms = *length_ms < NAP_MAX_MS ? 2 * *length_ms : NAP_MAX_MS;
+	*length_ms = *length_ms < BACKOFF_MAX_MS ? 2 * *length_ms
+						 : BACKOFF_MAX_MS;
 }
 
 int dfi__shm_pass_retry(int (*attempt)(void *arg), void *arg,
@@ -71,7 +73,7 @@ int dfi__shm_pass_retry(int (*attempt)(void *arg), void *arg,
 		ret = attempt(arg);
 		if (ret != -EAGAIN)
 			return ret;
-		ret = check_hope(address, wait_limit);
+		ret = check_wait_limit(address, wait_limit);
 		if (ret < 0)
 			return ret;
 		pace(&length_ms);
@@ -116,7 +118,7 @@ int dfi__shm_pass_connect(
 			goto close_fd;
 		}
 		/* The owner's backlog is full. */
-		ret = check_hope(address, wait_limit);
+		ret = check_wait_limit(address, wait_limit);
 		if (ret < 0)
 			goto close_fd;
 		pace(&length_ms);

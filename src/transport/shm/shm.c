@@ -122,7 +122,7 @@ static int shm_region_create(
 	new->n_passed = 0;
 	new->closed = false;
 	new->base.granted_size = 0;
-	atomic_set(shm_let_go(new->base.base), 0);
+	atomic_set(shm_released(new->base.base), 0);
 	pthread_mutex_lock(&shm->lock);
 	new->next = shm->regions;
 	shm->regions = new;
@@ -262,10 +262,10 @@ static void shm_remote_close(struct remote *remote)
 		    (struct shm *)remote->transport, old->local);
 	} else {
 		/*
-		 * The last store. Pairs with the observe in is_let_go(): after
-		 * it, the owner may use the memory for something else.
+		 * The last store. Pairs with the observe in is_released():
+		 * after it, the owner may use the memory for something else.
 		 */
-		atomic_fetch_add(shm_let_go(old->region), 1);
+		atomic_fetch_add(shm_released(old->region), 1);
 		munmap(old->region, old->size);
 	}
 	free(old);

@@ -63,10 +63,10 @@ struct shm_region {
 };
 
 /* How many of the processes that got the region have released it. */
-static inline _Atomic uint32_t *shm_let_go(void *base)
+static inline _Atomic uint32_t *shm_released(void *base)
 {
 	return (
-	    _Atomic uint32_t *)(void *)((char *)base + REGION_LET_GO_OFFSET);
+	    _Atomic uint32_t *)(void *)((char *)base + REGION_RELEASED_OFFSET);
 }
 
 /* Release a reference; the last one frees or spares the region. */

@@ -29,13 +29,13 @@ static uint64_t most_bytes(const struct shm *shm)
 }
 
 /* Tells whether no other process can write or read it. */
-static bool is_let_go(const struct shm_region *region)
+static bool is_released(const struct shm_region *region)
 {
 	/*
 	 * Pairs with the addition in shm_remote_close(), which follows all
 	 * other stores of the peer.
 	 */
-	return atomic_observe(shm_let_go(region->base.base)) ==
+	return atomic_observe(shm_released(region->base.base)) ==
 	    region->n_passed;
 }
 
@@ -58,7 +58,7 @@ static void move_held(struct shm *shm, int64_t now, struct shm_spares *out)
 	for (region = TAILQ_FIRST(&shm->spares); region; region = next) {
 		next = TAILQ_NEXT(region, link);
 		if (now - region->kept_at > dfi__shm_wait_limit_ns &&
-		    !is_let_go(region))
+		    !is_released(region))
 			move(shm, region, out);
 	}
 }
@@ -96,7 +96,7 @@ struct shm_region *dfi__shm_spare_take(struct shm *shm, uint64_t size)
 	TAILQ_FOREACH(region, &shm->spares, link)
 	{
 		if (region->base.name.size == align_up(size, region->page) &&
-		    region->node == node && is_let_go(region))
+		    region->node == node && is_released(region))
 			break;
 	}
 	if (region)

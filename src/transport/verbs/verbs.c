@@ -153,7 +153,7 @@ static int verbs_start(struct loop *loop, const struct settings *settings,
 	if (!verbs->pd) {
 		ret = dfi__verbs_fail_port(
 		    &verbs->device, "a protection domain", errno);
-		goto let_go;
+		goto release;
 	}
 	ret = dfi__verbs_arrivals_start(verbs);
 	if (ret < 0)
@@ -188,7 +188,7 @@ stop_arrivals:
 	dfi__verbs_arrivals_stop(verbs);
 free_pd:
 	ibv_dealloc_pd(verbs->pd);
-let_go:
+release:
 	rdma_destroy_id(verbs->hold);
 	free_verbs(verbs);
 	return ret;

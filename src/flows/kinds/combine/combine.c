@@ -76,7 +76,7 @@ void dfi__combine_hold(struct dfi_target *target, uint32_t source)
 }
 
 /* Begin the next window, for all sources. */
-static void let_go(struct dfi_target *target)
+static void begin_window(struct dfi_target *target)
 {
 	uint32_t i;
 
@@ -274,7 +274,7 @@ static int go_on(struct dfi_target *target)
 	combiner->emitted = 0;
 	combiner->state = COMBINER_TAKES;
 	if (was == COMBINER_GIVES) {
-		let_go(target);
+		begin_window(target);
 		return 0;
 	}
 	take_rest(target);

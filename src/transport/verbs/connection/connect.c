@@ -30,7 +30,7 @@
 #define RETRY_REFUSED_NS (INT64_C(20) * NS_PER_MS)
 
 /* Whether to wait on: 0, or an error. */
-static int check_patience(const struct verbs *verbs, const char *peer,
+static int check_wait_limit(const struct verbs *verbs, const char *peer,
     const struct wait_limit *wait_limit)
 {
 	if (wait_limit_given_up(wait_limit))
@@ -73,7 +73,7 @@ static int next_event(const struct verbs *verbs,
 			    &verbs->device, "rdma_get_cm_event", errno);
 		if (poll(&pollfd, 1, wait_limit_look_ms(wait_limit)) > 0)
 			continue;
-		ret = check_patience(verbs, peer, wait_limit);
+		ret = check_wait_limit(verbs, peer, wait_limit);
 		if (ret < 0)
 			return ret;
 	}
@@ -154,7 +154,7 @@ static int resolve(struct verbs *verbs, struct rdma_cm_id *id, const char *peer,
 
 	while (
 	    (ret = resolve_address(verbs, id, peer, wait_limit)) == -EAGAIN) {
-		ret = check_patience(verbs, peer, wait_limit);
+		ret = check_wait_limit(verbs, peer, wait_limit);
 		if (!ret && !--parts)
 			ret = dfi__fail(-EHOSTUNREACH,
 			    "verbs: %s: connecting to %s: nobody answers to "
