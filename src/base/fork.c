@@ -18,7 +18,7 @@ static bool registered;
 static struct fork_hook *hooks;
 
 /* The locks are never nested, so their order does not matter. */
-static void tell(enum fork_phase phase)
+static void notify(enum fork_phase phase)
 {
 	struct fork_hook *hook;
 
@@ -29,18 +29,18 @@ static void tell(enum fork_phase phase)
 static void prepare(void)
 {
 	pthread_mutex_lock(&lock);
-	tell(FORK_PREPARE);
+	notify(FORK_PREPARE);
 }
 
 static void parent(void)
 {
-	tell(FORK_PARENT);
+	notify(FORK_PARENT);
 	pthread_mutex_unlock(&lock);
 }
 
 static void child(void)
 {
-	tell(FORK_CHILD);
+	notify(FORK_CHILD);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -52,7 +52,7 @@ static void follow_forks(void)
 bool dfi__fork_follow(struct fork_hook *hook)
 {
 	/* Relaxed: the caller takes the lock of its file next. */
-	if (atomic_peek(&hook->known))
+	if (atomic_peek(&hook->added))
 		return true;
 	/*
 	 * Call it before taking lock: a fork within would leave lock taken in
@@ -60,10 +60,10 @@ bool dfi__fork_follow(struct fork_hook *hook)
 	 */
 	pthread_once(&once, follow_forks);
 	pthread_mutex_lock(&lock);
-	if (registered && !atomic_peek(&hook->known)) {
+	if (registered && !atomic_peek(&hook->added)) {
 		hook->next = hooks;
 		hooks = hook;
-		atomic_set(&hook->known, true);
+		atomic_set(&hook->added, true);
 	}
 	pthread_mutex_unlock(&lock);
 	return registered;

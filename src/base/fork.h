@@ -17,7 +17,7 @@ enum fork_phase {
 /* A static variable of a file that has such a lock. */
 struct fork_hook {
 	void (*fn)(enum fork_phase phase);
-	_Atomic bool known;
+	_Atomic bool added;
 	struct fork_hook *next;
 };
 

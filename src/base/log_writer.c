@@ -90,7 +90,7 @@ struct chunk {
 	char text[CHUNK_SIZE];
 	size_t length;
 	uint64_t n_lines;
-	uint64_t n_told; /* lines left out before, which the text tells of */
+	uint64_t n_reported; /* lines left out before, as the text says */
 };
 
 static void take_line(struct chunk *chunk, size_t length)
@@ -100,9 +100,9 @@ static void take_line(struct chunk *chunk, size_t length)
 	chunk->n_lines++;
 }
 
-static void tell(struct chunk *chunk)
+static void add_report(struct chunk *chunk)
 {
-	chunk->n_told = n_left_out;
+	chunk->n_reported = n_left_out;
 	chunk->length = (size_t)snprintf(chunk->text, sizeof(chunk->text),
 	    "dfi: warn: %llu lines were left out here, as stderr did not take "
 	    "them\n",
@@ -113,9 +113,9 @@ static void tell(struct chunk *chunk)
 static void take(struct chunk *chunk)
 {
 	chunk->length = 0;
-	chunk->n_lines = chunk->n_told = 0;
+	chunk->n_lines = chunk->n_reported = 0;
 	if (n_left_out && (!full || added == taken))
-		tell(chunk);
+		add_report(chunk);
 	while (added != taken && chunk->length + next_line() <= CHUNK_SIZE)
 		take_line(chunk, next_line());
 }
@@ -157,7 +157,7 @@ static void write_chunk(void)
 	written = taken;
 	failing = !done;
 	if (done)
-		n_left_out -= chunk.n_told;
+		n_left_out -= chunk.n_reported;
 	else
 		n_left_out += chunk.n_lines;
 	if (written == added)
@@ -223,7 +223,7 @@ static void write_alone(const char *line, size_t length)
 		return;
 	}
 	if (n_left_out)
-		tell(&chunk);
+		add_report(&chunk);
 	memcpy(chunk.text + chunk.length, line, length);
 	if (write(STDERR_FILENO, chunk.text, chunk.length + length) > 0)
 		n_left_out = 0;

@@ -92,9 +92,9 @@ struct export
 	/* Counts the writers that were lost; see ring_lost(). */
 	_Atomic uint32_t changes;
 	/* Some ring is written without a completion here. */
-	_Atomic bool silent;
+	_Atomic bool unwoken;
 	/* The segments of some rings are seen only after progress(). */
-	_Atomic bool told;
+	_Atomic bool queued;
 	/* Set by the owner: its reader never sleeps. */
 	_Atomic bool spins;
 };

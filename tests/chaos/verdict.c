@@ -162,7 +162,8 @@ static int64_t earlier(int64_t a, int64_t b)
 #define RECONNECT_NS INT64_C(1250000000)
 
 /* The time from which it learns what only the registry knows. */
-static int64_t registry_told_ns(const struct outcome *outcome, int64_t cause_ns)
+static int64_t registry_reported_ns(
+    const struct outcome *outcome, int64_t cause_ns)
 {
 	int64_t from = later(cause_ns, outcome->continued_ns[REGISTRY]);
 
@@ -283,7 +284,8 @@ static void check_creator(struct trial *trial, uint32_t e)
 	else if (trial->plan->flags & DFI_FLOW_PERSISTENT && !lacked)
 		unjustified(trial, e, "the flow needs no creator");
 	if (died)
-		check_time(trial, e, registry_told_ns(trial->outcome, died));
+		check_time(
+		    trial, e, registry_reported_ns(trial->outcome, died));
 }
 
 /*
@@ -357,7 +359,7 @@ static void check_canceled(struct trial *trial, uint32_t e)
 }
 
 /* The longest time until a change is known, at the end of a wait for it. */
-#define TOLD_NS INT64_C(500000000)
+#define REPORTED_NS INT64_C(500000000)
 
 /* How long a process was stopped in this time. */
 static int64_t stopped_ns(
@@ -386,7 +388,7 @@ static bool is_long(
     const struct trial *trial, uint32_t process, int64_t from_ns, int64_t to_ns)
 {
 	return was_before(from_ns, to_ns,
-	    TOLD_NS + stopped_ns(trial, process, from_ns, to_ns));
+	    REPORTED_NS + stopped_ns(trial, process, from_ns, to_ns));
 }
 
 /* While it waited, the flow did not exist, or not for long. */

@@ -22,7 +22,7 @@
 struct link {
 	struct links *links;
 	struct link_setup setup;
-	bool told, gone;
+	bool reported, gone;
 	_Alignas(struct kv_message) char room[KV_MAX_MESSAGE];
 };
 
@@ -191,9 +191,9 @@ unsigned links_poll(struct links *links, unsigned n)
 
 	(void)n;
 	for (i = 0; i < links->n; i++) {
-		if (links->all[i].told)
+		if (links->all[i].reported)
 			continue;
-		links->all[i].told = true;
+		links->all[i].reported = true;
 		links->ops.changed(links->arg, &links->all[i], true);
 	}
 	if (links->greet)

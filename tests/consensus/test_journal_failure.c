@@ -25,7 +25,7 @@ static const struct journal_identity own = {
 	.n_replicas = 3,
 };
 
-static atomic_bool sync_fails, told;
+static atomic_bool sync_fails, reported;
 
 /* Instead of the C library's. */
 int fdatasync(int fd)
@@ -40,7 +40,7 @@ int fdatasync(int fd)
 static void on_synced(void *arg)
 {
 	(void)arg;
-	told = true;
+	reported = true;
 }
 
 static int restore(void *arg, const struct kv_record *record)
@@ -61,9 +61,9 @@ static void promise(struct journal *journal, kv_ballot ballot)
 	unsigned tries;
 
 	journal_append(journal, &record);
-	told = false;
+	reported = false;
 	journal_submit(journal);
-	for (tries = 0; !told; tries++) {
+	for (tries = 0; !reported; tries++) {
 		cr_assert_lt(tries, 600000, "neither safe nor an end");
 		nanosleep(&pause, NULL);
 	}

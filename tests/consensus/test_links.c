@@ -20,7 +20,7 @@
 static unsigned late;
 
 /* This many connection attempts end without an answer; and their kinds. */
-static unsigned silent, n_tries;
+static unsigned quiet, n_tries;
 static struct
 try {
 	uint32_t limit_ms;
@@ -55,7 +55,7 @@ int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t number,
 	struct link *link;
 
 	memcpy(&open, &symbol, sizeof(open));
-	if (!silent)
+	if (!quiet)
 		return open(dfi, flow, number, attr, source);
 	while (!(link = atomic_load(&connecting)))
 		sched_yield();
@@ -64,8 +64,8 @@ int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t number,
 		.limit_ms = attr->open_timeout_ms,
 		.failures = link->failures,
 	};
-	return n_tries <= silent ? -ETIMEDOUT
-				 : open(dfi, flow, number, attr, source);
+	return n_tries <= quiet ? -ETIMEDOUT
+				: open(dfi, flow, number, attr, source);
 }
 
 static void on_change(void *arg, struct link *link, bool up)
@@ -213,7 +213,7 @@ Test(links, a_peer_that_is_silent_gets_time_for_a_lost_datagram)
 		cr_assert_not_null(links_add(links, &setup));
 		await_change(links);
 	}
-	silent = 2;
+	quiet = 2;
 	setup.kind = LINK_OUT;
 	setup.n_places = 3;
 	strcpy(setup.name, "place");
@@ -241,7 +241,7 @@ Test(links, an_end_of_several_has_time_for_a_lost_datagram_at_once)
 	struct links *links = open_links();
 	uint64_t deadline = now_ns() + LONG_NS;
 
-	silent = 1;
+	quiet = 1;
 	atomic_store(&connecting, links_add(links, &setup));
 	while (!is_gone && now_ns() < deadline) {
 		links_wait(links, deadline);

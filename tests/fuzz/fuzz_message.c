@@ -23,7 +23,7 @@
 enum operation {
 	SAY,       /* any message, of any size */
 	SAY_RIGHT, /* a message with numbers that there are */
-	TELL,      /* immediate data */
+	ORDER,     /* immediate data */
 	WRITE,     /* into a region, or the shadow ring of a remote */
 	SEAL,      /* a segment with the footer that is expected */
 	READ,      /* our reader */
@@ -139,7 +139,7 @@ static void say_right(unsigned special)
 }
 
 /* Immediate data is too late without a link of its connection. */
-static void tell(struct verbs_conn *conn, unsigned special)
+static void order(struct verbs_conn *conn, unsigned special)
 {
 	static struct rig_state before, after;
 	uint32_t imm = (uint32_t)number(special & 4 ? 4 : 1);
@@ -161,7 +161,7 @@ static void write_memory(unsigned special)
 {
 	const struct verbs_remote *remote = rig.remotes[special % REMOTES];
 	uint64_t size = rig.regions[0].name.size;
-	char *at = rig.told ? rig.regions[0].base : NULL;
+	char *at = rig.queued ? rig.regions[0].base : NULL;
 	size_t from = number(2), n = number(1) % 64;
 
 	if (special & 2) {
@@ -331,7 +331,7 @@ static void request(unsigned special)
 }
 
 /* From the listener, only that the device stays. */
-static void tell_news(unsigned special)
+static void order_news(unsigned special)
 {
 	static const enum rdma_cm_event_type types[] = {
 		RDMA_CM_EVENT_ESTABLISHED,
@@ -381,8 +381,8 @@ static void run_operation(void)
 	case SAY_RIGHT:
 		say_right(special);
 		break;
-	case TELL:
-		tell(rig_conn(special), special);
+	case ORDER:
+		order(rig_conn(special), special);
 		break;
 	case WRITE:
 		write_memory(special);
@@ -416,7 +416,7 @@ static void run_operation(void)
 		request(special);
 		break;
 	case NEWS:
-		tell_news(special);
+		order_news(special);
 		break;
 	}
 }

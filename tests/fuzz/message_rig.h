@@ -37,7 +37,7 @@ struct rig {
 	struct verbs_export *exports[2]; /* NULL: its reader is gone */
 	struct reader readers[RINGS];
 	bool refused[RINGS]; /* by its reader */
-	bool told;           /* a peer knows how to write the rings */
+	bool queued;         /* a peer knows how to write the rings */
 	struct verbs_remote *remotes[REMOTES];
 	struct writer writers[REMOTES]; /* remote NULL: the writer has ended */
 	uint32_t n_opened;

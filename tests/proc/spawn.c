@@ -100,7 +100,7 @@ void child_expect(struct child *child, const char *text)
 	while (strncmp(child->line, text, strlen(text)) != 0);
 }
 
-void child_tell(struct child *child, char order)
+void child_order(struct child *child, char order)
 {
 	cr_assert_eq(write(child->in, &order, 1), 1);
 }

@@ -34,7 +34,7 @@ bool child_read(struct child *child);
 /* Read lines up to one that begins with text. */
 void child_expect(struct child *child, const char *text);
 
-void child_tell(struct child *child, char order);
+void child_order(struct child *child, char order);
 
 /* Send a signal; waits until SIGSTOP takes effect. */
 void child_signal(struct child *child, int number);

@@ -27,7 +27,7 @@
 #define N 3u
 
 /* Two seconds, and one for a machine that has much to do. */
-#define TOLD_MS 3000
+#define REPORTED_MS 3000
 
 /* Only a hanging test reaches it. */
 #define LONG_MS 60000
@@ -70,7 +70,7 @@ Test(barriers, hold_processes_together)
 
 	spawn_members("100");
 	for (i = 0; i < N; i++)
-		child_tell(&children[i], 'c');
+		child_order(&children[i], 'c');
 	for (i = 0; i < N; i++) {
 		child_expect(&children[i], "ended 0 100");
 		cr_assert_eq(child_wait(&children[i]), 0);
@@ -97,8 +97,8 @@ Test(barriers, tell_all_which_member_was_killed)
 	uint32_t i;
 
 	spawn_members("100");
-	child_tell(&children[0], 'c');
-	child_tell(&children[1], 'c');
+	child_order(&children[0], 'c');
+	child_order(&children[1], 'c');
 	pid = children[2].pid;
 	start = now_ms();
 	child_signal(&children[2], SIGKILL);
@@ -119,7 +119,7 @@ Test(barriers, agree_on_the_last_round_when_one_is_killed_in_mid_flight)
 
 	spawn_members("1000000");
 	for (i = 0; i < N; i++)
-		child_tell(&children[i], 'c');
+		child_order(&children[i], 'c');
 	for (i = 0; i < 2; i++)
 		child_expect(&children[i], "passed");
 	child_signal(&children[2], SIGKILL);
@@ -201,14 +201,14 @@ static void expect_losses(struct hanging *hanging, pid_t pid, int64_t killed)
 	while ((ret = dfi_barrier_wait(hanging->barrier, LONG_MS)) == -ENOTCONN)
 		cr_assert_lt(now_ms(), killed + LONG_MS, "%s", dfi_errmsg());
 	cr_assert_eq(ret, -ECONNRESET, "%s", dfi_errmsg());
-	cr_assert_lt(ms_since(killed), TOLD_MS);
+	cr_assert_lt(ms_since(killed), REPORTED_MS);
 	snprintf(text, sizeof(text), "pid %d)", (int)pid);
 	cr_assert(strstr(dfi_errmsg(), "barrier 'b': participant 2 (node "),
 	    "%s", dfi_errmsg());
 	cr_assert(strstr(dfi_errmsg(), text), "%s", dfi_errmsg());
 	for (i = 0; i < 2; i++)
 		expect_loss(&children[i], pid, "0 ");
-	cr_assert_lt(ms_since(killed), TOLD_MS);
+	cr_assert_lt(ms_since(killed), REPORTED_MS);
 	for (i = 0; i < 2; i++)
 		cr_assert_eq(child_wait(&children[i]), 0);
 }
@@ -221,10 +221,10 @@ Test(barriers, tell_of_a_death_while_the_registry_hangs)
 	int64_t killed;
 
 	start_hanging(&hanging);
-	child_tell(&children[0], 'c');
+	child_order(&children[0], 'c');
 	await_arrival(hanging.barrier, "participant 0 (");
 	child_signal(&hanging.server, SIGSTOP);
-	child_tell(&children[1], 'c');
+	child_order(&children[1], 'c');
 	pid = children[2].pid;
 	killed = now_ms();
 	child_signal(&children[2], SIGKILL);
@@ -240,12 +240,12 @@ Test(barriers, tell_of_a_death_after_that_of_the_registry)
 	int64_t killed;
 
 	start_hanging(&hanging);
-	child_tell(&children[0], 'c');
+	child_order(&children[0], 'c');
 	await_arrival(hanging.barrier, "participant 0 (");
 	child_signal(&hanging.server, SIGKILL);
 	while (dfi_barrier_wait(hanging.barrier, 20) != -ENOTCONN)
 		;
-	child_tell(&children[1], 'c');
+	child_order(&children[1], 'c');
 	pid = children[2].pid;
 	killed = now_ms();
 	child_signal(&children[2], SIGKILL);
@@ -262,8 +262,8 @@ Test(barriers, tell_of_a_death_at_the_same_time_as_that_of_the_registry)
 	int64_t killed;
 
 	start_hanging(&hanging);
-	child_tell(&children[0], 'c');
-	child_tell(&children[1], 'c');
+	child_order(&children[0], 'c');
+	child_order(&children[1], 'c');
 	await_arrival(hanging.barrier, "participant 0 (");
 	child_signal(&hanging.server, SIGSTOP);
 	pid = children[2].pid;
@@ -311,7 +311,7 @@ static struct dfi *await_child(struct child *server)
 static void meet_child(
     struct child *server, struct dfi *dfi, struct dfi_barrier *barrier)
 {
-	child_tell(&children[0], 'c');
+	child_order(&children[0], 'c');
 	cr_assert_eq(dfi_barrier_wait(barrier, LONG_MS), 0, "%s", dfi_errmsg());
 	child_expect(&children[0], "ended 0 1");
 	cr_assert_eq(child_wait(&children[0]), 0);
@@ -467,7 +467,7 @@ Test(barriers, go_on_where_one_comes_back_late_to_a_restarted_registry)
 	cr_assert_eq(dfi_registry_start(&attr, &restarted), 0);
 	arrive_in_vain(barrier);
 	child_signal(&children[1], SIGCONT);
-	child_tell(&children[1], 'c');
+	child_order(&children[1], 'c');
 	cr_assert_eq(dfi_barrier_wait(barrier, LONG_MS), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_barrier_wait(barrier, LONG_MS), 0, "%s", dfi_errmsg());
 	child_expect(&children[1], "ended 0 2");
@@ -484,14 +484,14 @@ Test(barriers, can_be_opened_again_after_a_loss)
 	spawn_members("5");
 	child_signal(&children[2], SIGKILL);
 	for (i = 0; i < 2; i++) {
-		child_tell(&children[i], 'c');
+		child_order(&children[i], 'c');
 		child_expect(&children[i], "ended -104 0");
 		cr_assert_eq(child_wait(&children[i]), 0);
 	}
 	cr_assert_eq(child_wait(&children[2]), 128 + SIGKILL);
 	spawn_members("5");
 	for (i = 0; i < N; i++)
-		child_tell(&children[i], 'c');
+		child_order(&children[i], 'c');
 	for (i = 0; i < N; i++) {
 		child_expect(&children[i], "ended 0 5");
 		cr_assert_eq(child_wait(&children[i]), 0);
@@ -576,7 +576,7 @@ static void expect_to_go_on(struct dfi_barrier *members[2], struct child *child)
 {
 	uint32_t i;
 
-	child_tell(child, 'c');
+	child_order(child, 'c');
 	child_expect(child, "ended -104 0");
 	cr_assert_eq(child_wait(child), 0);
 	expect_to_pass(members);

@@ -273,7 +273,7 @@ Test(deaths, a_process_that_closed_before_it_ended_has_not_died)
 	child_expect(&source, "source 0 held 10");
 	await_pidfds(1);
 	kill_server();
-	child_tell(&source, 'c');
+	child_order(&source, 'c');
 	cr_assert_eq(child_wait(&source), 0);
 	/* Its end is known here. */
 	await_pidfds(0);
@@ -351,7 +351,7 @@ Test(deaths, are_what_a_lease_says_that_is_over)
 	expect_names("source 0", &source);
 	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
 	child_signal(&source, SIGCONT);
-	child_tell(&source, 'c');
+	child_order(&source, 'c');
 	child_expect(&source, "source 0 ended -104");
 	cr_assert_eq(child_wait(&source), 0);
 	cr_assert_eq(dfi_close(dfi), 0);

@@ -204,18 +204,18 @@ static void find_own_socket(char address[128])
 static bool stat_counts(char line[sizeof(registry.line)])
 {
 	struct child stat;
-	bool counted = false, silent = false;
+	bool counted = false, quiet = false;
 
 	child_spawn(&stat, DFI_BIN_DIR "/dfi-info", "stat", NULL);
 	while (child_read(&stat)) {
 		if (strstr(stat.line, "no counters")) {
-			silent = true;
+			quiet = true;
 			strcpy(line, stat.line);
 		}
 		counted |= strstr(stat.line, "numbers") != NULL;
 	}
 	cr_assert_eq(child_wait(&stat), 0);
-	cr_assert(silent || counted);
+	cr_assert(quiet || counted);
 	return counted;
 }
 

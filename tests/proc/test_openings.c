@@ -149,7 +149,7 @@ static void start_asking(struct opening *opening, uint32_t index)
 	start_opening(opening, index, count_sockets);
 }
 
-static void expect_told(
+static void expect_lost(
     struct opening *opening, const struct child *target, int64_t since_ms)
 {
 	char pid[32];
@@ -190,7 +190,7 @@ Test(openings, are_told_of_a_target_whose_child_lives_on)
 	start_asking(&opening, 1);
 	killed = now_ms();
 	child_signal(&target, SIGKILL);
-	expect_told(&opening, &target, killed);
+	expect_lost(&opening, &target, killed);
 	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
 	cr_assert_eq(child_wait(&target), 128 + SIGKILL);
 }
@@ -213,7 +213,7 @@ Test(openings, are_told_of_a_target_whose_lease_is_over)
 	stopped = now_ms();
 	child_signal(&targets[1], SIGSTOP);
 	child_signal(&targets[0], SIGCONT);
-	expect_told(&opening, &targets[1], stopped);
+	expect_lost(&opening, &targets[1], stopped);
 	end_targets(targets, 2);
 }
 
@@ -235,7 +235,7 @@ Test(openings, are_told_of_a_holder_of_the_sequencer_whose_lease_is_over)
 	stopped = now_ms();
 	child_signal(&targets[0], SIGSTOP);
 	child_signal(&targets[1], SIGCONT);
-	expect_told(&opening, &targets[0], stopped);
+	expect_lost(&opening, &targets[0], stopped);
 	end_targets(targets, 2);
 }
 
@@ -272,7 +272,7 @@ Test(openings, are_told_of_the_end_of_an_earlier_run)
 	killed = now_ms();
 	child_signal(&runs[0], SIGKILL);
 	cr_assert_eq(child_wait(&runs[0]), 128 + SIGKILL);
-	expect_told(&opening, &runs[0], killed);
+	expect_lost(&opening, &runs[0], killed);
 	await_no_flow();
 	spawn_run(&runs[1]);
 	attr.open_timeout_ms = LONG_MS;

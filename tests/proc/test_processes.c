@@ -387,7 +387,7 @@ Test(processes, exit_without_close_is_no_end_of_the_flow)
 	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "40",
 	    "source:0", NULL);
 	child_expect(&source, "source 0 held 40");
-	child_tell(&source, 'x');
+	child_order(&source, 'x');
 	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
 	expect_text("source 0");
 	cr_assert_eq(count, 40);
@@ -676,7 +676,7 @@ Test(registry_process, running_flow_completes_without_its_registry)
 	child_expect(&source, "source 0 held 60");
 	child_signal(&server, SIGKILL);
 	cr_assert_eq(child_wait(&server), 128 + SIGKILL);
-	child_tell(&source, 'c');
+	child_order(&source, 'c');
 	cr_assert_eq(consume_all(target, &count), 0, "%s", dfi_errmsg());
 	cr_assert_eq(count, 20000);
 	cr_assert_eq(expect_end(&source, "source 0", 0), 20000);
@@ -832,8 +832,8 @@ Test(registry_restart, name_belongs_to_who_publishes_it_first)
 		usleep(20000);
 	create_flow(2, 2, 4);
 	child_signal(&creator, SIGCONT);
-	child_tell(&creator, 'c');
-	child_tell(&creator, 'c');
+	child_order(&creator, 'c');
+	child_order(&creator, 'c');
 	cr_assert_eq(child_wait(&creator), 0);
 	cr_assert_eq(dfi_flow_lookup(dfi, FLOW, &info), 0, "%s", dfi_errmsg());
 	snprintf(text, sizeof(text), "pid %d", (int)getpid());
@@ -882,7 +882,7 @@ Test(registry_restart, place_belongs_to_who_takes_it_first)
 	target = open_target(0, LONG_MS);
 	child_signal(&late, SIGCONT);
 	await_nodes(2);
-	child_tell(&late, 'c');
+	child_order(&late, 'c');
 	child_expect(&late, "target 0 ended 0 0");
 	cr_assert_eq(child_wait(&late), 0);
 

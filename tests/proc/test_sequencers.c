@@ -39,7 +39,7 @@ static void spawn(struct child *child, const char *first)
 
 static void expect_number(struct child *child, const char *line)
 {
-	child_tell(child, 'n');
+	child_order(child, 'n');
 	cr_assert(child_read(child));
 	cr_assert_str_eq(child->line, line);
 }
@@ -59,7 +59,7 @@ Test(sequencers, count_for_all_processes)
 	}
 	/* The creator last: until then there are numbers. */
 	for (i = 3; i-- > 0;) {
-		child_tell(&children[i], 'q');
+		child_order(&children[i], 'q');
 		cr_assert_eq(child_wait(&children[i]), 0);
 	}
 }
@@ -78,13 +78,13 @@ Test(sequencers, say_that_their_creator_was_killed)
 	cr_assert_eq(child_wait(&creator), 128 + SIGKILL);
 	do {
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-		child_tell(&child, 'n');
+		child_order(&child, 'n');
 		cr_assert(child_read(&child));
 	} while (!strncmp(child.line, "number", strlen("number")));
 	cr_assert(strstr(child.line, "error -104 sequencer 's': its creator"),
 	    "%s", child.line);
 	cr_assert(strstr(child.line, pid), "%s", child.line);
-	child_tell(&child, 'q');
+	child_order(&child, 'q');
 	cr_assert_eq(child_wait(&child), 0);
 }
 
@@ -97,7 +97,7 @@ static int64_t now_ms(void)
 }
 
 /* A death must be known within 2 s, and somewhat later on loaded machines. */
-#define TOLD_MS 4000
+#define REPORTED_MS 4000
 
 /* It learns of it in time, though its registry gets that signal before. */
 static void expect_death_without_registry(int number)
@@ -124,7 +124,7 @@ static void expect_death_without_registry(int number)
 	killed = now_ms();
 	child_signal(&creator, SIGKILL);
 	while (!(ret = dfi_sequencer_next(sequencer, 1, &first))) {
-		cr_assert_lt(now_ms() - killed, TOLD_MS);
+		cr_assert_lt(now_ms() - killed, REPORTED_MS);
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	}
 	cr_assert_eq(ret, -ECONNRESET, "%s", dfi_errmsg());
@@ -226,7 +226,7 @@ Test(sequencers, have_the_name_that_one_before_had_when_its_registry_died)
 		n = 0;
 		cr_assert_eq(dfi_node_list(dfi, count_node, &n), 0);
 	} while (n < 2);
-	child_tell(&late, 'q');
+	child_order(&late, 'q');
 	cr_assert_eq(child_wait(&late), 0);
 	/* Events come before answers. */
 	cr_assert_eq(dfi_flow_lookup(dfi, "none", &info), -ENOENT);

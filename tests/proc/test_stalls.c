@@ -206,7 +206,7 @@ static void consume_from_stopped_source(uint32_t flags,
 	    "30000", "-p", "25", "source:0", NULL);
 	child_expect(&source, "source 0 held 25");
 	child_signal(&source, SIGSTOP);
-	child_tell(&source, 'c');
+	child_order(&source, 'c');
 	dfi_log_set(DFI_LOG_INFO, watch, &watchman);
 	arg = prepare ? prepare(target) : NULL;
 	while ((ret = consume(target, arg)) > 0)
@@ -361,8 +361,8 @@ static void stop_in_mid_stream(struct child *peer)
 {
 	child_expect(peer, "source 1 held 25");
 	child_signal(peer, SIGSTOP);
-	child_tell(peer, 'c'); /* the source */
-	child_tell(peer, 'c'); /* the target, when it has had 25 */
+	child_order(peer, 'c'); /* the source */
+	child_order(peer, 'c'); /* the target, when it has had 25 */
 }
 
 static uint32_t expect_end(struct child *peer)
@@ -498,7 +498,7 @@ Test(stalls, counters_of_another_process_are_seen)
 	cr_assert(strstr(view.error, "doesn't answer"), "'%s'", view.error);
 	cr_assert_eq(view.n_endpoints, 0);
 	child_signal(&source, SIGCONT);
-	child_tell(&source, 'c');
+	child_order(&source, 'c');
 	while (dfi_target_consume(target, &tuple) > 0)
 		;
 	cr_assert_eq(dfi_target_close(target), 0);

@@ -42,7 +42,7 @@ struct kind {
 };
 
 static const struct kind *kind;
-static _Atomic uint32_t n_told; /* calls that returned -EINTR */
+static _Atomic uint32_t n_reported; /* calls that returned -EINTR */
 static uint32_t n_interrupts = INTERRUPTS;
 
 static int wait_for_tuple(void)
@@ -107,7 +107,7 @@ static void *own(void *result)
 	int ret;
 
 	while ((ret = kind->wait()) == -EINTR)
-		atomic_fetch_add(&n_told, 1);
+		atomic_fetch_add(&n_reported, 1);
 	*(int *)result = ret;
 	return NULL;
 }
@@ -122,7 +122,7 @@ static pthread_t interrupt_often(const struct kind *of, int *result)
 	uint32_t i, pause;
 
 	kind = of;
-	atomic_store(&n_told, 0);
+	atomic_store(&n_reported, 0);
 	owner = start_thread(own, result);
 	for (i = 1; i <= n_interrupts; i++) {
 		for (pause = rng_below(&rng, 20000); pause; pause--)
@@ -132,10 +132,10 @@ static pthread_t interrupt_often(const struct kind *of, int *result)
 		else
 			raise(SIGUSR1);
 		deadline = clock_now_ns() + (int64_t)LONG_MS * NS_PER_MS;
-		while (atomic_load(&n_told) != i) {
+		while (atomic_load(&n_reported) != i) {
 			check(clock_now_ns() < deadline,
 			    "%s: interrupt %u is lost: %u were told", of->name,
-			    i, atomic_load(&n_told));
+			    i, atomic_load(&n_reported));
 			sched_yield();
 		}
 	}

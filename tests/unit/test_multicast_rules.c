@@ -812,7 +812,7 @@ static void ask_once_at_a_time(struct receiver *receiver)
 	cr_assert_eq(sent.n, 1);
 }
 
-static void do_not_tell_at_once(struct receiver *receiver)
+static void do_not_report_at_once(struct receiver *receiver)
 {
 	uint64_t n;
 
@@ -828,10 +828,10 @@ Test(multicast_rules, t4_gap_that_many_have_overtaken_is_asked_for_at_once)
 {
 	for_receivers(ask_at_once, false);
 	for_receivers(ask_once_at_a_time, false);
-	for_receivers(do_not_tell_at_once, true);
+	for_receivers(do_not_report_at_once, true);
 }
 
-static void tell(struct receiver *receiver)
+static void report_gaps(struct receiver *receiver)
 {
 	data(receiver, 0);
 	data(receiver, 3);
@@ -872,10 +872,10 @@ static void tell(struct receiver *receiver)
 
 Test(multicast_rules, t4_notify_tells_each_gap_once)
 {
-	for_receivers(tell, true);
+	for_receivers(report_gaps, true);
 }
 
-static void tell_no_younger(struct receiver *receiver)
+static void report_no_younger(struct receiver *receiver)
 {
 	state(receiver, 1, 0, 0);
 	receiver->now += GAP / 2;
@@ -891,11 +891,11 @@ static void tell_no_younger(struct receiver *receiver)
 
 Test(multicast_rules, t4_notify_tells_nothing_that_may_still_come_in_time)
 {
-	for_receivers(tell_no_younger, true);
+	for_receivers(report_no_younger, true);
 }
 
 /* A whole ring of losses, and the next one. */
-static void tell_window(struct receiver *receiver)
+static void report_window(struct receiver *receiver)
 {
 	state(receiver, W, 0, 0);
 	receiver->now += GAP;
@@ -914,7 +914,7 @@ static void tell_window(struct receiver *receiver)
 
 Test(multicast_rules, t4_notify_tells_of_a_whole_window)
 {
-	for_receivers(tell_window, true);
+	for_receivers(report_window, true);
 }
 
 static void credits(struct receiver *receiver)

@@ -21,7 +21,7 @@ static struct dfi *from;
 
 static int fetch_error;
 static unsigned n_fetches;
-static char told[1024]; /* the line about the way that was taken instead */
+static char logged[1024]; /* the line about the way that was taken instead */
 
 /* See tests/CMakeLists.txt. */
 int __wrap_dfi__shm_pass_fetch(const struct region_name *name,
@@ -42,7 +42,7 @@ static void note(void *arg, enum dfi_log_level level, const char *line)
 	(void)arg;
 	(void)level;
 	if (strstr(line, ": writes to node "))
-		snprintf(told, sizeof(told), "%s", line);
+		snprintf(logged, sizeof(logged), "%s", line);
 }
 
 static void setup(void)
@@ -100,9 +100,10 @@ static void expect_next(int error)
 	start("auto", error);
 	expect_loopback();
 	cr_assert_eq(n_fetches, 1);
-	cr_assert_not_null(strstr(told, "flow 'f': source 0: "), "%s", told);
 	cr_assert_not_null(
-	    strstr(told, " over loopback: no descriptor came"), "%s", told);
+	    strstr(logged, "flow 'f': source 0: "), "%s", logged);
+	cr_assert_not_null(
+	    strstr(logged, " over loopback: no descriptor came"), "%s", logged);
 }
 
 Test(next_transport, is_taken_where_the_socket_is_not_the_owner)

@@ -163,7 +163,7 @@ Test(peers, flow_that_lives_for_a_moment_is_found_by_who_waits)
 
 /* ---- Registries that were restarted -------------------------------------- */
 
-static void tell_targets(const struct registry_event *event)
+static void notify_targets(const struct registry_event *event)
 {
 	struct remote_watch *watch = (struct remote_watch *)targets.watch;
 
@@ -183,7 +183,7 @@ static void put_target(const struct endpoint *endpoint)
 	event.key = key;
 	event.data = data;
 	event.size = size;
-	tell_targets(&event);
+	notify_targets(&event);
 	free(data);
 }
 
@@ -198,7 +198,7 @@ static void put_replaced(const struct endpoint *endpoint)
 
 	dfi__endpoint_key(key, &flow, "target", 0);
 	event.key = key;
-	tell_targets(&event);
+	notify_targets(&event);
 	put_target(endpoint);
 }
 

@@ -92,24 +92,24 @@ Test(server, the_keys_of_a_process_that_dies_vanish)
 Test(server, a_lease_without_keepalive_expires_and_is_told)
 {
 	struct registry_watch *watch;
-	struct raw silent, endless;
+	struct raw quiet, endless;
 
 	connect_greeted(&endless);
 	cr_assert_eq(raw_grant(&endless, 0), 0);
 	cr_assert_eq(raw_put_leased(&endless, "p/endless"), 0);
-	connect_greeted(&silent);
+	connect_greeted(&quiet);
 	cr_assert_eq(dfi__client_watch(
 			 client, "p/silent", ear_hear, &ear, soon(), &watch),
 	    0);
-	cr_assert_eq(raw_grant(&silent, 3000), 0);
-	cr_assert_eq(raw_put_leased(&silent, "p/silent"), 0);
+	cr_assert_eq(raw_grant(&quiet, 3000), 0);
+	cr_assert_eq(raw_put_leased(&quiet, "p/silent"), 0);
 	ear_expect(&ear, "+p/silent= -p/silent ");
-	raw_expect_refusal(&silent, -ETIMEDOUT);
+	raw_expect_refusal(&quiet, -ETIMEDOUT);
 	cr_assert_eq(lines_count("lease has expired"), 1);
 	cr_assert_eq(lines_count("no sign of life for 3000 ms"), 1);
 	cr_assert_eq(lines_count("raise DFI_LEASE"), 1);
 	cr_assert_eq(raw_put_leased(&endless, "p/more"), 0);
-	raw_close(&silent);
+	raw_close(&quiet);
 	raw_close(&endless);
 }
 
@@ -575,39 +575,39 @@ Test(server_limits, connections_are_limited)
 	teardown();
 }
 
-#define N_SILENT 600
+#define N_QUIET 600
 
 Test(server_limits, connections_that_have_not_greeted_do_not_count)
 {
-	static struct raw silent[N_SILENT];
+	static struct raw quiet[N_QUIET];
 	struct registry_client *second;
 	int i;
 
 	start_limited(2, 0);
-	for (i = 0; i < N_SILENT; i++)
-		raw_connect(&silent[i], dfi_registry_address(registry));
+	for (i = 0; i < N_QUIET; i++)
+		raw_connect(&quiet[i], dfi_registry_address(registry));
 	second = open_client(loop, registry);
 	assert_served();
 	/* There are fewer places for one user. */
 	lines_wait("it has not said its version");
 	cr_assert_eq(lines_count("it has not said its version"), 1);
 	dfi__client_close(second);
-	for (i = 0; i < N_SILENT; i++)
-		raw_close(&silent[i]);
+	for (i = 0; i < N_QUIET; i++)
+		raw_close(&quiet[i]);
 	teardown();
 }
 
 /* It gets in, but only learns that its process has no place. */
 Test(server_limits, silent_connections_give_their_descriptors_to_others)
 {
-	struct raw silent[4], other, raw;
+	struct raw quiet[4], other, raw;
 	int next = 0, n_ended = 0, i;
 	struct rlimit before, low;
 	char byte;
 
 	start_limited(0, 0);
 	for (i = 0; i < 4; i++)
-		raw_connect(&silent[i], dfi_registry_address(registry));
+		raw_connect(&quiet[i], dfi_registry_address(registry));
 	connect_greeted(&other); /* so the others have been accepted */
 	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
 	raw.fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -622,8 +622,8 @@ Test(server_limits, silent_connections_give_their_descriptors_to_others)
 	raw_close(&raw);
 	raw_close(&other);
 	for (i = 0; i < 4; i++) {
-		n_ended += recv(silent[i].fd, &byte, 1, MSG_DONTWAIT) == 0;
-		raw_close(&silent[i]);
+		n_ended += recv(quiet[i].fd, &byte, 1, MSG_DONTWAIT) == 0;
+		raw_close(&quiet[i]);
 	}
 	cr_assert_eq(n_ended, 1);
 	teardown();

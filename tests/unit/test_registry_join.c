@@ -179,7 +179,7 @@ struct late_join {
 	sem_t given_up, undone;
 	uint64_t unwatched;
 	char deleted[64];
-	bool silent;
+	bool unanswered;
 };
 
 static void agree_late(struct raw *raw, void *arg)
@@ -201,7 +201,7 @@ static void agree_late(struct raw *raw, void *arg)
 	if (undo->request->op_case == DFI__REGISTRY__REQUEST__OP_DELETE) {
 		snprintf(late->deleted, sizeof(late->deleted), "%s",
 		    undo->request->delete_->key);
-		late->silent = undo->request->delete_->silent;
+		late->unanswered = undo->request->delete_->unanswered;
 	}
 	sem_post(&late->undone);
 	dfi__wire_free(watch);
@@ -233,7 +233,7 @@ Test(join_faults, what_is_answered_too_late_is_taken_back)
 	fake_stop(&fake);
 	cr_assert_neq(late.unwatched, 0);
 	cr_assert_str_eq(late.deleted, "p/late");
-	cr_assert(late.silent);
+	cr_assert(late.unanswered);
 }
 
 static void connect_greeted(struct raw *raw)
@@ -271,7 +271,7 @@ Test(wire_join, unwatch_and_a_silent_delete_have_no_reply)
 	request.unwatch = &unwatch;
 	raw_send(&raw, &request);
 	delete.key = "key";
-	delete.silent = true;
+	delete.unanswered = true;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
 	request.delete_ = &delete;
 	raw_send(&raw, &request);

@@ -722,7 +722,7 @@ Test(restore_again, signs_of_life_are_sent_meanwhile)
  * The time is played: 7 s in all, where an answer may take 5, and half a second
  * from one event to the next.
  */
-static void tell_slowly(struct raw *first, void *arg)
+static void notify_slowly(struct raw *first, void *arg)
 {
 	struct play *play = arg;
 	Dfi__Registry__Message *message;
@@ -750,7 +750,7 @@ Test(restore_again, the_keys_of_a_watch_may_come_slowly)
 	struct play play = { .lease_ms = 0 };
 	struct registry_watch *kept_watch;
 
-	start_play(&play, tell_slowly);
+	start_play(&play, notify_slowly);
 	cr_assert_eq(dfi__client_watch(
 			 owner, "a/", ear_hear, &play.ear, soon(), &kept_watch),
 	    0);

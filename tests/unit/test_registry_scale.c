@@ -236,19 +236,19 @@ Test(
     registry_scale, clients_that_do_not_read_take_little_memory_and_are_cut_off)
 {
 	enum {
-		N_SILENT = 64
+		N_QUIET = 64
 	};
-	struct raw silent[N_SILENT];
+	struct raw quiet[N_QUIET];
 	int64_t deadline = soon();
 	long before, now = 0;
 	int i;
 
 	fill(512, 64 << 10);
 	before = resident();
-	for (i = 0; i < N_SILENT; i++) {
-		connect_greeted(&silent[i]);
-		send_watch(&silent[i], "");
-		wait_readable(&silent[i]);
+	for (i = 0; i < N_QUIET; i++) {
+		connect_greeted(&quiet[i]);
+		send_watch(&quiet[i], "");
+		wait_readable(&quiet[i]);
 	}
 	for (i = 0; i < 4; i++) {
 		fill(64, 64 << 10);
@@ -260,8 +260,8 @@ Test(
 	lines_wait("it does not read: ");
 	expect_short_waits(0);
 	empty(512);
-	for (i = 0; i < N_SILENT; i++)
-		raw_close(&silent[i]);
+	for (i = 0; i < N_QUIET; i++)
+		raw_close(&quiet[i]);
 	while (memory_is_comparable() && resident() > before - 16 * MB)
 		cr_assert_lt(clock_now_ns(), deadline, "%ld MiB more, not less",
 		    (resident() - before) / MB);
@@ -391,20 +391,20 @@ Test(registry_scale_full, changes_wait_for_room_and_other_requests_do_not,
     .init = NULL, .fini = teardown)
 {
 	enum {
-		N_SILENT = 8,
+		N_QUIET = 8,
 		N_PUTS = 100
 	};
 	static char data[60 << 10];
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Put op = DFI__REGISTRY__PUT__INIT;
-	struct raw silent[N_SILENT], putter;
+	struct raw quiet[N_QUIET], putter;
 	int i;
 
 	start(1 << 20);
-	for (i = 0; i < N_SILENT; i++) {
-		connect_greeted(&silent[i]);
-		send_watch(&silent[i], "");
-		read_replies(&silent[i], 1);
+	for (i = 0; i < N_QUIET; i++) {
+		connect_greeted(&quiet[i]);
+		send_watch(&quiet[i], "");
+		read_replies(&quiet[i], 1);
 	}
 	connect_greeted(&putter);
 	op.key = (char *)"same";
@@ -419,6 +419,6 @@ Test(registry_scale_full, changes_wait_for_room_and_other_requests_do_not,
 	read_replies(&putter, N_PUTS);
 	lines_wait("it does not read: ");
 	raw_close(&putter);
-	for (i = 0; i < N_SILENT; i++)
-		raw_close(&silent[i]);
+	for (i = 0; i < N_QUIET; i++)
+		raw_close(&quiet[i]);
 }

@@ -146,12 +146,12 @@ Test(watches, each_is_told_of_a_loss_and_may_end_itself_and_others)
 	end_at(REGISTRY_LOST, 3, 4);
 	end_at(REGISTRY_LOST, 7, 6);
 	end_at(REGISTRY_LOST, N_WATCHES - 1, N_WATCHES - 1);
-	dfi__watch_tell(client, REGISTRY_LOST);
+	dfi__watch_notify(client, REGISTRY_LOST);
 	expect_short(since);
 	expect_heard(REGISTRY_LOST, 1, &watchers[4]);
-	dfi__watch_tell(client, REGISTRY_LOST);
+	dfi__watch_notify(client, REGISTRY_LOST);
 	expect_heard(REGISTRY_LOST, 1, &watchers[4]);
-	dfi__watch_tell(client, REGISTRY_BACK);
+	dfi__watch_notify(client, REGISTRY_BACK);
 	cr_assert_eq(watchers[0].heard[REGISTRY_BACK], 0);
 	cr_assert_eq(watchers[1].heard[REGISTRY_BACK], 1);
 	cr_assert_eq(watchers[6].heard[REGISTRY_BACK], 0);

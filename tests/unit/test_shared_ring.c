@@ -123,7 +123,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 	cr_assert_eq(mappings_of("memfd:dfi", NULL).dumped, 0);
 }
 
-static void tell(struct fixture *f)
+static void announce(struct fixture *f)
 {
 	uint32_t i;
 
@@ -156,7 +156,7 @@ static void for_each_ring(void (*fn)(struct fixture *f))
 	for (count = 1; count <= 5; count++)
 		for (i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
 			start(&f, count, starts[i]);
-			tell(&f);
+			announce(&f);
 			fn(&f);
 			stop(&f);
 		}
@@ -296,7 +296,7 @@ Test(shared_ring, outlives_its_source)
 	uint32_t i;
 
 	start(&f, 4, 0);
-	tell(&f);
+	announce(&f);
 	for (n = 0; send(&f.replica_writer, n, &sent); n++)
 		;
 	dfi__replica_free(&f.replica_writer);
@@ -317,7 +317,7 @@ Test(shared_ring, segments_that_were_not_granted_are_not_taken)
 	start(&f, 4, 0);
 	/* Another key than that of the granted memory. */
 	f.replica_writer.shared_ring.region->name.key ^= 1;
-	tell(&f);
+	announce(&f);
 	f.replica_writer.shared_ring.region->name.key ^= 1;
 	for (i = 0; i < N_READERS; i++) {
 		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);

@@ -92,7 +92,7 @@ struct side {
 
 static struct side owner, peer;
 
-static void silence(void *arg, enum dfi_log_level level, const char *line)
+static void ignore(void *arg, enum dfi_log_level level, const char *line)
 {
 	(void)arg;
 	(void)level;
@@ -119,7 +119,7 @@ static void stop(struct side *side)
 
 static void setup(void)
 {
-	dfi_log_set(DFI_LOG_WARN, silence, NULL);
+	dfi_log_set(DFI_LOG_WARN, ignore, NULL);
 	start(&owner);
 	start(&peer);
 }
@@ -635,7 +635,7 @@ Test(shm, processes_of_another_user_hold_no_descriptor)
 	cr_assert_eq(count_descriptors(""), descriptors + N_STRANGERS);
 	for (i = 0; i < N_STRANGERS; i++)
 		close(strangers[i]);
-	dfi_log_set(DFI_LOG_WARN, silence, NULL);
+	dfi_log_set(DFI_LOG_WARN, ignore, NULL);
 	cr_assert_eq(n_lines, 1);
 }
 
@@ -729,7 +729,7 @@ Test(shm, report_of_another_version_is_refused)
 }
 
 /* One that takes this many connections, and answers nothing. */
-static int start_silent_owner(struct region_name *name, int backlog)
+static int start_quiet_owner(struct region_name *name, int backlog)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct sockaddr_un address;
@@ -746,19 +746,19 @@ static int start_silent_owner(struct region_name *name, int backlog)
 Test(shm, report_of_a_process_that_is_gone_or_silent_is_an_error)
 {
 	struct region_name name;
-	int silent;
+	int quiet;
 	size_t size;
 	void *data;
 
 	cr_assert_eq(dfi__shm_report_fetch("@dfi-1-nobody", 0,
 			 deadline_in_ms(60000), &data, &size),
 	    -ECONNRESET);
-	silent = start_silent_owner(&name, 5);
+	quiet = start_quiet_owner(&name, 5);
 	cr_assert_eq(dfi__shm_report_fetch(
 			 name.address, 0, deadline_in_ms(20), &data, &size),
 	    -ETIMEDOUT);
 	expect_text("doesn't answer");
-	close(silent);
+	close(quiet);
 }
 
 static bool is_gone_at_last(void *arg)
@@ -777,7 +777,7 @@ Test(shm, owner_that_is_known_to_be_gone_is_not_waited_for)
 	struct region_name name;
 	struct remote *remote;
 	unsigned looks = 0;
-	int silent = start_silent_owner(&name, 5);
+	int quiet = start_quiet_owner(&name, 5);
 
 	cr_assert_eq(dfi__shm_ops.ring.open(peer.transport, NULL, &name, &whole,
 			 0, NULL, GIVEN_UP_LATER(&looks), &remote),
@@ -792,7 +792,7 @@ Test(shm, owner_that_is_known_to_be_gone_is_not_waited_for)
 			 0, NULL, WAIT_LIMIT(deadline_in_ms(20)), &remote),
 	    -ETIMEDOUT);
 	expect_text("doesn't answer");
-	close(silent);
+	close(quiet);
 	dfi__shm_ops.region.destroy(granted);
 }
 
@@ -802,7 +802,7 @@ Test(shm, owner_that_is_gone_is_not_waited_for_at_its_door)
 	struct region_name name;
 	struct remote *remote;
 	unsigned looks = 0;
-	int silent = start_silent_owner(&name, 0), first;
+	int quiet = start_quiet_owner(&name, 0), first;
 
 	first = connect_raw(name.address);
 	cr_assert_eq(dfi__shm_ops.ring.open(peer.transport, NULL, &name, &whole,
@@ -811,7 +811,7 @@ Test(shm, owner_that_is_gone_is_not_waited_for_at_its_door)
 	expect_text("is gone, as the registry says");
 	cr_assert_eq(looks, 3);
 	close(first);
-	close(silent);
+	close(quiet);
 }
 
 Test(shm, region_goes_with_its_last_user)

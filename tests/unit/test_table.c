@@ -103,17 +103,17 @@ static int put(const char *key, const char *value, uint64_t lease)
 }
 
 /* In the smallest steps. */
-static void tell_all(void)
+static void notify_all(void)
 {
-	while (dfi__table_tell(table, 1))
+	while (dfi__table_notify(table, 1))
 		;
-	cr_assert_eq(dfi__table_told(table), dfi__table_revision(table));
+	cr_assert_eq(dfi__table_notified(table), dfi__table_revision(table));
 	cr_assert_eq(dfi__table_untold_bytes(table), 0);
 }
 
 static void assert_heard(const char *log)
 {
-	tell_all();
+	notify_all();
 	cr_assert_str_eq(heard.log, log);
 	heard.used = 0;
 	heard.log[0] = '\0';
@@ -713,8 +713,8 @@ static void compare(struct model *model)
 
 	cr_assert_eq(dfi__table_revision(table), model->revision);
 	/* Heard, but perhaps not by all. */
-	cr_assert_leq(dfi__table_told(table), model->heard_revision);
-	cr_assert_geq(dfi__table_told(table) + 1, model->heard_revision);
+	cr_assert_leq(dfi__table_notified(table), model->heard_revision);
+	cr_assert_geq(dfi__table_notified(table) + 1, model->heard_revision);
 	for (i = 0; i < N_KEYS; i++) {
 		const struct model_key *key = &model->keys[i];
 		const struct model_key *copy = &model->copy[i];
@@ -772,9 +772,9 @@ static void run_model(unsigned seed)
 		/*
 		 * Usually less than there is, so that the rest follows later.
 		 */
-		dfi__table_tell(table, draw(&model, 5));
+		dfi__table_notify(table, draw(&model, 5));
 		if (i % 16 == 0)
-			tell_all();
+			notify_all();
 		compare(&model);
 	}
 	dfi__table_destroy(table);
@@ -912,7 +912,7 @@ static void check_all_heard(struct story *story)
 {
 	size_t i;
 
-	tell_all();
+	notify_all();
 	for (i = 0; i < N_WATCHES; i++)
 		if (story->listeners[i].exists)
 			cr_assert_eq(find_next(story, i), story->n_logged);
@@ -940,7 +940,7 @@ static void run_story(struct story *story, unsigned seed)
 			change_watch(story, draw(&story->model, N_WATCHES));
 		else
 			end_watcher(story, draw(&story->model, 4));
-		dfi__table_tell(table, draw(&story->model, 6));
+		dfi__table_notify(table, draw(&story->model, 6));
 		if (i % 256 == 0)
 			check_all_heard(story);
 	}
@@ -985,7 +985,7 @@ Test(table_scale, a_change_costs_its_matches_whatever_else_there_is)
 	for (i = 0; i < 30000; i++) {
 		snprintf(key + 400, sizeof(key) - 400, "k%u", i);
 		cr_assert_eq(put(key, "", lease), 0);
-		cr_assert_eq(dfi__table_tell(table, 100), 1);
+		cr_assert_eq(dfi__table_notify(table, 100), 1);
 	}
 	cr_assert_eq(put("b", "", 0), 0);
 	snprintf(key + 400, sizeof(key) - 400, "k7");
@@ -994,7 +994,7 @@ Test(table_scale, a_change_costs_its_matches_whatever_else_there_is)
 	/* At once, and delivered later: one of each, to one watch. */
 	cr_assert_eq(count_keys(), 1);
 	cr_assert_gt(dfi__table_untold_bytes(table), 30000 * 400);
-	cr_assert_eq(dfi__table_tell(table, SIZE_MAX), 1 + 30000 + 1);
+	cr_assert_eq(dfi__table_notify(table, SIZE_MAX), 1 + 30000 + 1);
 	cr_assert_eq(dfi__table_untold_bytes(table), 0);
 	dfi__table_destroy(table);
 }

@@ -194,8 +194,8 @@ static void start_source(const struct ring_geometry *g)
 	cr_assert_eq(answer.error, 0);
 	cr_assert_eq(answer.notify, VERBS_NOTIFY_CHECKSUM);
 	/* They are seen only after somebody took them, and nobody is woken. */
-	cr_assert(export.base.told);
-	cr_assert(export.base.silent);
+	cr_assert(export.base.queued);
+	cr_assert(export.base.unwoken);
 	links[0].credit.consumed = first;
 	remote = (struct verbs_remote){
 		.base = { .transport = &verbs.base,

@@ -355,13 +355,13 @@ Test(verbs_memory, is_reserved_while_it_is_registered)
 	expect_reservation(datagrams);
 }
 
-static char told[512];
+static char logged[512];
 
 static void note(void *arg, enum dfi_log_level level, const char *line)
 {
 	(void)arg;
 	(void)level;
-	snprintf(told, sizeof(told), "%s", line);
+	snprintf(logged, sizeof(logged), "%s", line);
 }
 
 /* Fewer receives are slow, and no error. */
@@ -375,9 +375,10 @@ Test(verbs_memory, for_more_receives_is_not_taken_where_none_is_left)
 	dfi__verbs_receives_need(&verbs, n);
 	cr_assert_eq(atomic_peek(&verbs.n_receives), VERBS_RECEIVES);
 	cr_assert_eq(registered.n, 0);
-	cr_assert(strstr(told, "4096 receives where 4097 may arrive at once") &&
-		strstr(told, "memory for receives: nothing is left"),
-	    "%s", told);
+	cr_assert(
+	    strstr(logged, "4096 receives where 4097 may arrive at once") &&
+		strstr(logged, "memory for receives: nothing is left"),
+	    "%s", logged);
 	/* Each time it may have waited for seconds. */
 	dfi__verbs_receives_need(&verbs, n);
 	cr_assert_eq(n_asked, 1, "%u", n_asked);

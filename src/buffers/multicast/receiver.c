@@ -297,7 +297,7 @@ bool dfi__multicast_receiver_progress(
 	if (asks || has_news(receiver))
 		dfi__multicast_receiver_report(receiver, now);
 	if (!receiver->state && receiver->cut_at <= now &&
-	    !dfi__multicast_receiver_has_to_tell(receiver)) {
+	    !dfi__multicast_receiver_has_to_report(receiver)) {
 		receiver->state = RECEIVER_CUT;
 		fresh = true;
 	}
@@ -317,7 +317,7 @@ int64_t dfi__multicast_receiver_due(const struct multicast_receiver *receiver)
 						 : receiver->due;
 
 	if (!receiver->state && receiver->cut_at < due &&
-	    !dfi__multicast_receiver_has_to_tell(receiver))
+	    !dfi__multicast_receiver_has_to_report(receiver))
 		due = receiver->cut_at;
 	return due;
 }

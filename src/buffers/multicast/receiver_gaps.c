@@ -34,7 +34,7 @@ static uint32_t count_lost(
 }
 
 /* Tell the reader of the first gaps. true: there was one. */
-static bool tell(struct multicast_receiver *receiver, int64_t now)
+static bool report_gaps(struct multicast_receiver *receiver, int64_t now)
 {
 	struct segment_footer *footer;
 	bool fresh = false;
@@ -60,7 +60,7 @@ static bool tell(struct multicast_receiver *receiver, int64_t now)
 bool dfi__multicast_receiver_give_up(
     struct multicast_receiver *receiver, int64_t now)
 {
-	bool fresh = tell(receiver, now);
+	bool fresh = report_gaps(receiver, now);
 
 	dfi__multicast_receiver_find_due(receiver);
 	return fresh;
@@ -103,7 +103,8 @@ bool dfi__multicast_receiver_take_positions(struct multicast_receiver *receiver,
 		held->has_position = true;
 		held->due = held->lost_at;
 	}
-	fresh = receiver_needs_positions(receiver) && tell(receiver, now);
+	fresh = receiver_needs_positions(receiver) &&
+	    report_gaps(receiver, now);
 	/*
 	 * No remaining gap is due before that time, except the first one if it
 	 * has its position now. The time may be too early. That costs less than
@@ -116,7 +117,7 @@ bool dfi__multicast_receiver_take_positions(struct multicast_receiver *receiver,
 	return fresh;
 }
 
-bool dfi__multicast_receiver_has_to_tell(
+bool dfi__multicast_receiver_has_to_report(
     const struct multicast_receiver *receiver)
 {
 	return receiver->config.notify && receiver->n_gaps &&

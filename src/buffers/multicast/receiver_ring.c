@@ -287,7 +287,7 @@ int dfi__receiver_ring_open(struct receiver_ring **out,
 		return ret;
 	}
 	target->export.name.size = region->name.size;
-	atomic_set(&target->export.told, true);
+	atomic_set(&target->export.queued, true);
 	region->export = &target->export;
 	*out = target;
 	return 0;

@@ -141,7 +141,7 @@ bool dfi__multicast_receiver_take_positions(struct multicast_receiver *receiver,
 /*
  * After the source is gone: whether losses are still to be told to the reader.
  */
-bool dfi__multicast_receiver_has_to_tell(
+bool dfi__multicast_receiver_has_to_report(
     const struct multicast_receiver *receiver);
 
 #endif

@@ -43,8 +43,8 @@ struct processes {
 	struct dfi *dfi;
 	TAILQ_HEAD(process_list, process) list; /* control thread only */
 	struct log_throttle unwatched;
-	pthread_mutex_t lock; /* protects told; taken before watchers' locks */
-	TAILQ_HEAD(told_list, process_watcher) told;
+	pthread_mutex_t lock; /* of watchers; taken before theirs */
+	TAILQ_HEAD(watcher_list, process_watcher) watchers;
 };
 
 int dfi__processes_new(struct dfi *dfi, struct processes **out)
@@ -55,7 +55,7 @@ int dfi__processes_new(struct dfi *dfi, struct processes **out)
 		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
 	processes->dfi = dfi;
 	TAILQ_INIT(&processes->list);
-	TAILQ_INIT(&processes->told);
+	TAILQ_INIT(&processes->watchers);
 	pthread_mutex_init(&processes->lock, NULL);
 	*out = processes;
 	return 0;
@@ -83,7 +83,7 @@ void dfi__processes_add(
     struct processes *processes, struct process_watcher *watcher)
 {
 	pthread_mutex_lock(&processes->lock);
-	TAILQ_INSERT_TAIL(&processes->told, watcher, link);
+	TAILQ_INSERT_TAIL(&processes->watchers, watcher, link);
 	pthread_mutex_unlock(&processes->lock);
 }
 
@@ -91,18 +91,18 @@ void dfi__processes_remove(
     struct processes *processes, struct process_watcher *watcher)
 {
 	pthread_mutex_lock(&processes->lock);
-	TAILQ_REMOVE(&processes->told, watcher, link);
+	TAILQ_REMOVE(&processes->watchers, watcher, link);
 	pthread_mutex_unlock(&processes->lock);
 }
 
 /* at_last: notify the watchers that have a registry as well. */
-static void tell(const struct process *process, bool at_last)
+static void notify(const struct process *process, bool at_last)
 {
 	struct processes *processes = process->all;
 	struct process_watcher *watcher;
 
 	pthread_mutex_lock(&processes->lock);
-	TAILQ_FOREACH(watcher, &processes->told, link)
+	TAILQ_FOREACH(watcher, &processes->watchers, link)
 	{
 		watcher->ended(watcher, &process->node, at_last);
 	}
@@ -115,7 +115,7 @@ static void on_time_over(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	tell(process, true);
+	notify(process, true);
 	free_process(process);
 }
 
@@ -128,7 +128,7 @@ static void has_ended(struct process *process)
 	if (process->pidfd >= 0)
 		close(process->pidfd);
 	process->pidfd = -1;
-	tell(process, false);
+	notify(process, false);
 	process->event = evtimer_new(
 	    dfi__loop_base(loop), on_time_over, process);
 	/* Without memory for a timer, the registry's time ends now. */

@@ -138,7 +138,7 @@ bool dfi__target_glance(struct dfi_target *target)
 	 * A queue's arrivals are not in memory until they are taken in, and
 	 * finding the next segment of an order takes more than a look.
 	 */
-	if (target->merge || (export && atomic_peek(&export->told)))
+	if (target->merge || (export && atomic_peek(&export->queued)))
 		budget = 0;
 	if (budget > GLANCE_RINGS)
 		budget = GLANCE_RINGS;
@@ -178,7 +178,7 @@ bool dfi__target_arm(struct dfi_target *target)
 	dfi__notify_drain(notify);
 	fresh = dfi__target_announce(target, notify);
 	fresh |= dfi__notify_announce(notify, &notify->self.word);
-	dfi__notify_sleep(notify, fresh, dfi__target_is_silent(target),
+	dfi__notify_sleep(notify, fresh, dfi__target_is_unwoken(target),
 	    atomic_peek(&target->segments), target->wait_time.deadline);
 	if (target->wait.arm)
 		target->wait.arm(target->wait.arm_arg);
@@ -249,11 +249,11 @@ int dfi__target_found_none(struct dfi_target *target)
 	return ret < 0 ? ret : dfi__fail_text(-EAGAIN, "no tuple is there");
 }
 
-bool dfi__target_is_silent(const struct dfi_target *target)
+bool dfi__target_is_unwoken(const struct dfi_target *target)
 {
 	const struct export *export = target->region->export;
 
-	return export && atomic_peek(&export->silent);
+	return export && atomic_peek(&export->unwoken);
 }
 
 static struct looks looks_of(const struct dfi_target *target)
@@ -261,7 +261,7 @@ static struct looks looks_of(const struct dfi_target *target)
 	const struct export *export = target->region->export;
 	struct looks looks = { .at_once = 1 };
 
-	if (export && atomic_peek(&export->told)) {
+	if (export && atomic_peek(&export->queued)) {
 		looks.at_once = LOOKS_AT_ONCE;
 		looks.cost = WAIT_QUEUE_COST;
 		/* What comes through the queue is seen at once. */
@@ -294,7 +294,7 @@ int dfi__target_wait(struct dfi_target *target)
 	    dfi__peers_all_there(&target->sources))
 		time->deadline = DEADLINE_NEVER;
 	attach_deadline = time->deadline;
-	target->wait.unwoken = dfi__target_is_silent(target);
+	target->wait.unwoken = dfi__target_is_unwoken(target);
 	target->looks = looks_of(target);
 	counter_add(&target->stalls, 1);
 	counter_add(&time->counts.ns,

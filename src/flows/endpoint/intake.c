@@ -31,7 +31,7 @@ static int pass_over(struct dfi_target *target, uint32_t source, int ret)
 {
 	if (ret < 0)
 		return ret == -ENODATA
-		    ? dfi__target_tell_gap(target, source)
+		    ? dfi__target_report_gap(target, source)
 		    : dfi__target_damaged(target, source, ret);
 	target_taken(target, 1);
 	target_passed(target, source);

@@ -63,10 +63,10 @@ static void source_waits(struct dfi_source *source, uint32_t target,
 	bool stopped;
 	char name[256];
 
-	if (!is_due(stall, consumed, began) || stall->told_stopped)
+	if (!is_due(stall, consumed, began) || stall->logged_stopped)
 		return;
 	stopped = is_stopped(&source->targets, target, source->dfi);
-	if (stall->told && !stopped)
+	if (stall->logged && !stopped)
 		return;
 	dfi__peers_name(&source->targets, target, name, sizeof(name));
 	dfi__log(stopped ? DFI_LOG_WARN : DFI_LOG_INFO,
@@ -74,10 +74,10 @@ static void source_waits(struct dfi_source *source, uint32_t target,
 	    source->flow.name, SOURCE_ID(source), stalled_ms(stall), name,
 	    stopped ? "is stalled: its process is stopped"
 		    : "gives no segments back");
-	if (!stall->told)
+	if (!stall->logged)
 		counter_add(&source->long_stalls, 1);
-	stall->told = true;
-	stall->told_stopped = stopped;
+	stall->logged = true;
+	stall->logged_stopped = stopped;
 }
 
 void dfi__source_tick(void *arg)
@@ -108,13 +108,13 @@ void dfi__source_goes_on(struct dfi_source *source, uint32_t target)
 
 	if (likely(!stall->since))
 		return;
-	if (stall->told)
+	if (stall->logged)
 		dfi__log(DFI_LOG_INFO,
 		    "flow '%s': %s %u: %s %u goes on after %ld ms",
 		    source->flow.name, SOURCE_ID(source),
 		    PEER_ID(&source->targets, target), stalled_ms(stall));
 	stall->since = 0;
-	stall->told = stall->told_stopped = false;
+	stall->logged = stall->logged_stopped = false;
 }
 
 /* Whether the target expects more from an attached source. */
@@ -171,20 +171,20 @@ static void target_waits(struct dfi_target *target, int64_t began)
 	uint32_t n, source = 0, stopped;
 
 	if (!is_due(stall, atomic_peek(&target->segments), began) ||
-	    stall->told_stopped)
+	    stall->logged_stopped)
 		return;
 	n = count_awaited(target, &source);
 	if (!n)
 		return;
 	stopped = find_stopped(target);
-	stall->told_stopped = stopped < target->n_readers;
-	if (stall->told_stopped)
+	stall->logged_stopped = stopped < target->n_readers;
+	if (stall->logged_stopped)
 		log_target(target, stopped, n, true);
-	else if (!stall->told)
+	else if (!stall->logged)
 		log_target(target, source, n, false);
-	if (!stall->told)
+	if (!stall->logged)
 		counter_add(&target->long_stalls, 1);
-	stall->told = true;
+	stall->logged = true;
 }
 
 void dfi__target_tick(void *arg)
@@ -205,9 +205,9 @@ void dfi__target_goes_on(struct dfi_target *target)
 
 	if (likely(!stall->since))
 		return;
-	if (stall->told)
+	if (stall->logged)
 		dfi__log(DFI_LOG_INFO, "flow '%s': %s %u goes on after %ld ms",
 		    target->flow.name, TARGET_ID(target), stalled_ms(stall));
 	stall->since = 0;
-	stall->told = stall->told_stopped = false;
+	stall->logged = stall->logged_stopped = false;
 }

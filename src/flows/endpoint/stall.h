@@ -16,9 +16,9 @@ struct stall {
 	uint64_t progress; /* of the peer, when the wait began */
 	int64_t since;     /* 0: the endpoint doesn't wait */
 	int64_t next_look;
-	uint32_t next_peer; /* the next to check */
-	bool told;          /* this stall was logged */
-	bool told_stopped;  /* it was logged that a process is stopped */
+	uint32_t next_peer;  /* the next to check */
+	bool logged;         /* this stall was logged */
+	bool logged_stopped; /* it was logged that a process is stopped */
 };
 
 /* The target that a source waits for; first member of what ready() gets. */

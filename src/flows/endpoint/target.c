@@ -322,7 +322,7 @@ int dfi_target_cancel(struct dfi_target *target)
 	TARGET_CALL(target, TARGET_SHARED(target));
 	int ret = dfi__target_check_lent(target);
 
-	if (ret < 0 || target->cancel_told)
+	if (ret < 0 || target->cancel_published)
 		return ret;
 	if (!target->cancelled) {
 		target->cancelled = true;
@@ -334,7 +334,7 @@ int dfi_target_cancel(struct dfi_target *target)
 		close_rings(target, RING_CANCELLED);
 	}
 	ret = publish_end(target, ATTACH_CANCELLED);
-	target->cancel_told = !ret;
+	target->cancel_published = !ret;
 	return dfi__error_keep(ret);
 }
 
@@ -382,7 +382,8 @@ int dfi_target_close(struct dfi_target *target)
 		dfi__target_group_drop(target);
 	if (!target->cancelled)
 		close_rings(target, RING_CLOSED);
-	else if (!target->cancel_told && dfi__peers_expected(&target->sources))
+	else if (!target->cancel_published &&
+	    dfi__peers_expected(&target->sources))
 		try_publish_end(target, ATTACH_CANCELLED);
 	if (target->multicast)
 		leave_group(target);

@@ -54,7 +54,7 @@ struct dfi_target {
 	bool lends_batch;
 	bool cursor_open;
 	bool cancelled;           /* the owner wants no more tuples */
-	bool cancel_told;         /* the registry knows that */
+	bool cancel_published;    /* the registry knows that */
 	_Atomic bool aborted;     /* by any thread */
 	_Atomic bool interrupted; /* by any thread: its next wait ends */
 	bool prefetches; /* a segment begins a line before its footer */
@@ -171,7 +171,7 @@ int dfi__target_interrupted(struct dfi_target *target);
  * -ENODATA, once for each gap: the reader has passed a gap. Gives back the
  * segment that the reader took up.
  */
-int dfi__target_tell_gap(struct dfi_target *target, uint32_t source);
+int dfi__target_report_gap(struct dfi_target *target, uint32_t source);
 
 /*
  * Check the rings without a segment: a source that has aborted, or is gone
@@ -270,7 +270,7 @@ void dfi__target_take_back(struct dfi_target *target);
 void dfi__target_group_drop(struct dfi_target *target);
 
 /* Whether nothing wakes the target; see struct wait_policy. */
-bool dfi__target_is_silent(const struct dfi_target *target);
+bool dfi__target_is_unwoken(const struct dfi_target *target);
 
 /* -EBUSY; the text names what the target lends. */
 int dfi__target_lends_already(const struct dfi_target *target);

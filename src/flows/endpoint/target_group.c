@@ -313,7 +313,7 @@ static bool arm(struct dfi_target_group *group, int64_t deadline)
 {
 	struct notify *notify = &group->notify;
 	struct dfi_target *target;
-	bool fresh, silent = false;
+	bool fresh, unwoken = false;
 	uint64_t segments = 0;
 	uint32_t i;
 
@@ -324,10 +324,10 @@ static bool arm(struct dfi_target_group *group, int64_t deadline)
 			continue;
 		target = group->members[i].target;
 		fresh |= dfi__target_announce(target, notify);
-		silent |= dfi__target_is_silent(target);
+		unwoken |= dfi__target_is_unwoken(target);
 		segments += atomic_peek(&target->segments);
 	}
-	dfi__notify_sleep(notify, fresh, silent, segments, deadline);
+	dfi__notify_sleep(notify, fresh, unwoken, segments, deadline);
 	for (i = 0; i < group->n_members; i++) {
 		target = group->members[i].target;
 		if (!group->members[i].done && target->wait.arm)

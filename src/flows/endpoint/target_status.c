@@ -65,7 +65,7 @@ int dfi__target_damaged(struct dfi_target *target, uint32_t source, int err)
 	return dfi__target_fail(target, err);
 }
 
-int dfi__target_tell_gap(struct dfi_target *target, uint32_t source)
+int dfi__target_report_gap(struct dfi_target *target, uint32_t source)
 {
 	struct reader *reader = &target->readers[source];
 	char name[256];

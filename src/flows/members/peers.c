@@ -103,7 +103,7 @@ void dfi__peers_withdraw(struct peers *peers)
 }
 
 /* Under the lock: notify the owner of a published change. */
-static void tell_owner(struct peers *peers)
+static void notify_owner(struct peers *peers)
 {
 	/* Pairs with peers_changes(). */
 	atomic_publish(&peers->changes, atomic_peek(&peers->changes) + 1);
@@ -176,7 +176,7 @@ static void on_process_end(
 		found = true;
 	}
 	if (found)
-		tell_owner(peers);
+		notify_owner(peers);
 	pthread_mutex_unlock(&peers->lock);
 }
 
@@ -224,7 +224,7 @@ static void on_flow_event(void *arg, const struct registry_event *event)
 	peers->flow_seen |= ours;
 	if (!ours)
 		atomic_set(&peers->flow_gone, true);
-	tell_owner(peers);
+	notify_owner(peers);
 	outlive = peers->outlive;
 	pthread_mutex_unlock(&peers->lock);
 	if (unlikely(outlive != NULL))
@@ -238,7 +238,7 @@ static void keep_flow_watch(struct peers *peers, struct registry_watch *watch)
 	peers->flow_watch = watch;
 	if (!peers->flow_seen)
 		atomic_set(&peers->flow_gone, true);
-	tell_owner(peers);
+	notify_owner(peers);
 	watch = take_flow_watch(peers);
 	pthread_mutex_unlock(&peers->lock);
 	dfi__client_unwatch(watch);
@@ -273,7 +273,7 @@ static void on_event(void *arg, const struct registry_event *event)
 		atomic_set(&peers->registry_lost, false);
 	else if (find_index(peers, event->key, &index))
 		set_peer(&peers->peer[index], event);
-	tell_owner(peers);
+	notify_owner(peers);
 	flow_watch = take_flow_watch(peers);
 	outlive = peers->outlive;
 	pthread_mutex_unlock(&peers->lock);

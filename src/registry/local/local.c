@@ -64,7 +64,7 @@ static int begin(const struct local_client *client)
 /* Leave the registry; watches get what has changed. */
 static void end(const struct local_client *client)
 {
-	dfi__table_tell(client->registry->table, SIZE_MAX);
+	dfi__table_notify(client->registry->table, SIZE_MAX);
 	pthread_mutex_unlock(&dfi__local_lock);
 }
 
@@ -341,7 +341,7 @@ static void free_client(void *arg)
 	while ((watch = TAILQ_FIRST(&client->watches)))
 		dfi__local_watch_end(watch);
 	dfi__table_revoke(table, client->lease);
-	dfi__table_tell(table, SIZE_MAX);
+	dfi__table_notify(table, SIZE_MAX);
 	leave_registry(client->registry);
 	pthread_mutex_unlock(&dfi__local_lock);
 	dfi__loop_unpost(client->base.loop, &client->post);

@@ -67,7 +67,7 @@ void dfi__client_lose(
 	if (client->open && !client->closing)
 		dfi__reconnect_begin(client);
 	dfi__client_fail_calls(client, client->lost_err);
-	dfi__watch_tell(client, REGISTRY_LOST);
+	dfi__watch_notify(client, REGISTRY_LOST);
 }
 
 /* The registry says why it is about to disconnect. */
@@ -241,7 +241,7 @@ static struct bufferevent *open_stream(struct remote_client *client, int fd)
 int dfi__client_attach(struct remote_client *client, int fd)
 {
 	if (client->ttl_ms && !dfi__address_is_unix(&client->parsed))
-		dfi__address_limit_silence(fd, client->ttl_ms);
+		dfi__address_limit_quiet_time(fd, client->ttl_ms);
 	client->stream = open_stream(client, fd);
 	if (!client->stream)
 		return dfi__fail(-ENOMEM, "no memory for a registry client");

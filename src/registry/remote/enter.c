@@ -113,7 +113,7 @@ int dfi__client_do(
 	return ret;
 }
 
-void dfi__client_tell(
+void dfi__client_do_infallible(
     struct remote_client *client, int (*fn)(void *arg), void *arg)
 {
 	char text[ERROR_TEXT_SIZE];

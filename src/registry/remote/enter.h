@@ -32,7 +32,7 @@ int dfi__client_do(
     struct remote_client *client, int (*fn)(void *arg), void *arg);
 
 /* The same for what can't fail; leaves dfi_errmsg() alone. */
-void dfi__client_tell(
+void dfi__client_do_infallible(
     struct remote_client *client, int (*fn)(void *arg), void *arg);
 
 /* Give the request a number and write it. */

@@ -146,7 +146,7 @@ int dfi__client_send_delete(
 
 	op.key = (char *)key;
 	op.revision = revision;
-	op.silent = true;
+	op.unanswered = true;
 	return dfi__client_send(client, &request);
 }
 
@@ -178,7 +178,7 @@ static void say(struct remote_client *client, int (*fn)(void *arg),
 		.size = size,
 	};
 
-	dfi__client_tell(client, fn, &saying);
+	dfi__client_do_infallible(client, fn, &saying);
 }
 
 /* The answer to the put is dropped like one that comes too late. */

@@ -60,7 +60,7 @@ static void close_socket(struct restore *restore)
 }
 
 /* Tells whether not even the registry's machine answered an attempt. */
-static bool is_silence(const struct remote_client *client, int err)
+static bool is_quiet(const struct remote_client *client, int err)
 {
 	return !dfi__address_is_unix(&client->parsed) &&
 	    (err == -ETIMEDOUT || err == -EHOSTUNREACH);
@@ -72,7 +72,7 @@ static bool is_silence(const struct remote_client *client, int err)
  * ours for as long. Once the client is connected, only the registry can be
  * quiet: its machine need not send anything.
  */
-static void look_at_silence(struct remote_client *client, bool connected)
+static void look_at_quiet_time(struct remote_client *client, bool connected)
 {
 	int64_t limit = (int64_t)client->ttl_ms * NS_PER_MS;
 	int64_t now = clock_now_ns();
@@ -80,7 +80,7 @@ static void look_at_silence(struct remote_client *client, bool connected)
 	if (connected)
 		client->heard_at = now;
 	else if (limit && now - client->heard_at >= limit)
-		dfi__watch_tell(client, REGISTRY_CUT);
+		dfi__watch_notify(client, REGISTRY_CUT);
 }
 
 void dfi__reconnect_failed(struct remote_client *client, const char *why)
@@ -100,7 +100,7 @@ void dfi__reconnect_failed(struct remote_client *client, const char *why)
 		level = DFI_LOG_WARN;
 	dfi__log(level, "%s", client->lost_text);
 	wait_for_next(client);
-	look_at_silence(client, was_connected);
+	look_at_quiet_time(client, was_connected);
 }
 
 void dfi__reconnect_fail(struct remote_client *client)
@@ -150,7 +150,7 @@ static void connected(struct remote_client *client)
 
 	ret = dfi__connect_finish(
 	    client->address, &client->parsed, client->user, fd);
-	if (!is_silence(client, ret))
+	if (!is_quiet(client, ret))
 		client->heard_at = clock_now_ns();
 	if (!ret) {
 		restore->fd = -1;
@@ -195,7 +195,7 @@ static void start_attempt(struct remote_client *client)
 			return;
 		dfi__fail(-ENOMEM, "no memory for a registry client");
 	}
-	if (!is_silence(client, ret))
+	if (!is_quiet(client, ret))
 		client->heard_at = clock_now_ns();
 	dfi__reconnect_fail(client);
 }

@@ -173,7 +173,7 @@ static void finish(struct remote_client *client)
 	/* Use the level of the message that reported the loss. */
 	dfi__log(DFI_LOG_WARN, "the connection to registry %s is back",
 	    client->address);
-	dfi__watch_tell(client, REGISTRY_BACK);
+	dfi__watch_notify(client, REGISTRY_BACK);
 }
 
 /* Take all steps that need no further answer: 0, or why one fails. */

@@ -177,7 +177,7 @@ void dfi__watch_deliver(
 	deliver(client, message->watch, &event);
 }
 
-void dfi__watch_tell(
+void dfi__watch_notify(
     struct remote_client *client, enum registry_event_type type)
 {
 	struct registry_event event = { .type = type };
@@ -187,9 +187,9 @@ void dfi__watch_tell(
 	client->next_watch = TAILQ_FIRST(&client->watches);
 	while ((watch = client->next_watch)) {
 		client->next_watch = TAILQ_NEXT(watch, link);
-		if (!watch->made || watch->told == type)
+		if (!watch->made || watch->reported == type)
 			continue;
-		watch->told = type;
+		watch->reported = type;
 		watch->fn(watch->arg, &event);
 	}
 }
@@ -306,7 +306,7 @@ struct remote_watch *dfi__watch_new(
 		return NULL;
 	}
 	watch->base.client = &client->base;
-	watch->told = REGISTRY_BACK;
+	watch->reported = REGISTRY_BACK;
 	watch->exact = interest->exact;
 	watch->fn = interest->fn;
 	watch->arg = interest->arg;
@@ -369,7 +369,7 @@ static int end(void *arg)
 
 void dfi__remote_unwatch(struct registry_watch *base)
 {
-	dfi__client_tell(remote_of(base->client), end, base);
+	dfi__client_do_infallible(remote_of(base->client), end, base);
 }
 
 struct leaving {
@@ -389,5 +389,5 @@ void dfi__remote_leave(struct registry_watch *base, const char *key)
 {
 	struct leaving leaving = { .watch = base, .key = key };
 
-	dfi__client_tell(remote_of(base->client), leave, &leaving);
+	dfi__client_do_infallible(remote_of(base->client), leave, &leaving);
 }

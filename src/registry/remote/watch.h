@@ -19,7 +19,7 @@ struct remote_watch {
 	uint64_t id; /* of the request that made it; in the tree by it */
 	bool made;   /* the registry has confirmed it */
 	/* What it was last notified of: LOST, CUT or BACK. */
-	enum registry_event_type told;
+	enum registry_event_type reported;
 	bool sent;  /* it must be made again in this attempt */
 	bool asked; /* its request was sent and not answered */
 	bool own;   /* made by dfi__watch_follow(): it may be refused */
@@ -44,7 +44,7 @@ void dfi__watch_free(struct remote_watch *watch);
 void dfi__watch_deliver(
     struct remote_client *client, const Dfi__Registry__Event *event);
 /* Report LOST, CUT or BACK to each watch whose last report differs. (loop) */
-void dfi__watch_tell(
+void dfi__watch_notify(
     struct remote_client *client, enum registry_event_type type);
 
 /*

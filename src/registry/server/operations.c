@@ -211,7 +211,7 @@ static int delete_key(struct session *session,
 	ret = dfi__table_delete(
 	    table, request->delete_->key, request->delete_->revision);
 	reply->revision = dfi__table_revision(table);
-	return request->delete_->silent ? 1 : ret;
+	return request->delete_->unanswered ? 1 : ret;
 }
 
 static void count_unwatched(struct session *session, int followed)
@@ -327,7 +327,7 @@ void dfi__session_request(
 	dfi__session_lives(session);
 	reply.id = request->id;
 	ret = operations[op](session, request, &reply);
-	dfi__turns_tell(session->server);
+	dfi__turns_notify(session->server);
 	if (ret > 0)
 		return;
 	if (ret < 0) {

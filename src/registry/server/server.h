@@ -41,7 +41,7 @@ enum refusal {
 	REFUSED_FULL,    /* max_connections clients are connected */
 	REFUSED_VERSION, /* it greets with another version, or asks first */
 	REFUSED_GARBAGE, /* its bytes are not a message of the protocol */
-	REFUSED_SILENT,  /* it sends no greeting in time */
+	REFUSED_QUIET,   /* it sends no greeting in time */
 	N_REFUSALS,
 };
 

@@ -224,7 +224,7 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (!session->closing)
-		dfi__log_seldom(&server->refusals[REFUSED_SILENT], DFI_LOG_WARN,
+		dfi__log_seldom(&server->refusals[REFUSED_QUIET], DFI_LOG_WARN,
 		    "registry %s: disconnects %s: it did not say its version "
 		    "within %d s",
 		    server->listen.text, session->name, GREETING_TIMEOUT_S);

@@ -146,7 +146,7 @@ void dfi__session_expired(void *arg, void *holder, uint64_t lease)
 void dfi__session_refuse_expired(struct server *server)
 {
 	struct session *session = TAILQ_FIRST(&server->live), *next;
-	uint64_t told = dfi__table_told(server->table);
+	uint64_t notified = dfi__table_notified(server->table);
 
 	if (!server->has_expired)
 		return;
@@ -155,7 +155,7 @@ void dfi__session_refuse_expired(struct server *server)
 		next = TAILQ_NEXT(session, link);
 		if (!session->expired_at)
 			continue;
-		if (session->expired_at > told)
+		if (session->expired_at > notified)
 			server->has_expired = true;
 		else
 			dfi__session_refuse(session, 0,

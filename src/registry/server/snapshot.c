@@ -94,7 +94,8 @@ bool dfi__snapshot_go_on(struct session *session)
 			return true;
 		snapshot->until = dfi__table_revision(server->table);
 	}
-	if (session->doomed || dfi__table_told(server->table) < snapshot->until)
+	if (session->doomed ||
+	    dfi__table_notified(server->table) < snapshot->until)
 		return false;
 	reply(session);
 	return true;

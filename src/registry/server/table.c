@@ -43,7 +43,7 @@ void dfi__table_destroy(struct table *table)
 	table->hooks.changed = NULL;
 	while ((leaf = dfi__tree_from(&table->entries, NULL, 0)))
 		dfi__table_drop(table, entry_of(leaf));
-	dfi__table_tell(table, SIZE_MAX);
+	dfi__table_notify(table, SIZE_MAX);
 	while ((leaf = dfi__tree_from(&table->watches, NULL, 0)))
 		dfi__table_end_watch(
 		    table, CONTAINER(leaf, struct watch, by_id));

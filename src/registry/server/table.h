@@ -7,7 +7,7 @@
  * Every change of a key gets the next revision, from 1. A key bound to a lease
  * is deleted when the lease is revoked or expires.
  *
- * A change is complete when the call returns. dfi__table_tell() notifies
+ * A change is complete when the call returns. dfi__table_notify() notifies
  * watches later: all get all changes in the order of the revisions.
  *
  * Errors: -EINVAL (bad key), -EMSGSIZE (key or value too long), -ENOSPC (a
@@ -55,9 +55,9 @@ enum table_event_type {
 struct table_hooks {
 	void *arg;
 	/*
-	 * dfi__table_tell() calls it for each watch that a change concerns and
-	 * that was made before it: first those with shorter prefixes, and of
-	 * one prefix in the order of their making.
+	 * dfi__table_notify() calls it for each watch that a change concerns
+	 * and that was made before it: first those with shorter prefixes, and
+	 * of one prefix in the order of their making.
 	 */
 	void (*changed)(void *arg, void *watcher, uint64_t tag,
 	    enum table_event_type type, const struct table_item *item);
@@ -152,10 +152,10 @@ void dfi__table_renew_all(struct table *table, int64_t now);
  * each 4 KiB of its value. Returns the number of steps; less than max: nothing
  * is left.
  */
-size_t dfi__table_tell(struct table *table, size_t max);
+size_t dfi__table_notify(struct table *table, size_t max);
 
 /* Watches were notified of the changes up to this revision. */
-uint64_t dfi__table_told(const struct table *table);
+uint64_t dfi__table_notified(const struct table *table);
 
 /* Bytes of changes that watches have not been notified of. */
 size_t dfi__table_untold_bytes(const struct table *table);

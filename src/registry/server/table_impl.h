@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the table share: table.c (keys), table_leases.c,
- * table_watches.c and table_tell.c (the queue of changes). Only these files
+ * table_watches.c and table_notify.c (the queue of changes). Only these files
  * include it.
  */
 #ifndef DFI_REGISTRY_SERVER_TABLE_IMPL_H
@@ -74,7 +74,7 @@ struct entry {
 };
 
 /* How far watches were notified of the first change in the queue. */
-struct telling {
+struct notifying {
 	bool begun;
 	struct watch *next; /* in the list before lists[at] */
 	size_t n_lists, at;
@@ -94,7 +94,7 @@ struct table {
 	size_t n_follows;    /* of the watches */
 	STAILQ_HEAD(change_queue, change) changes;
 	size_t untold_bytes;
-	struct telling telling;
+	struct notifying notifying;
 };
 
 /* NULL, with an error text, if there is none. */

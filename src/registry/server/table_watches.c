@@ -3,7 +3,7 @@
  * Watches of the registry's table. Watched texts are in a tree, so that a
  * change finds those that it concerns without a look at the others; each has
  * the list of its watches. A second tree has the watches by their numbers.
- * table_tell.c notifies them.
+ * table_notify.c notifies them.
  */
 #include "table_impl.h"
 

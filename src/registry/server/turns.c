@@ -26,7 +26,7 @@
 /* Work of a request is done at once if it takes no longer than that. */
 #define AT_ONCE_NS ((int64_t)NS_PER_MS)
 /* Steps of the table between two looks at the clock. */
-#define TELL_STEPS 64
+#define NOTIFY_STEPS 64
 #define PRESSURE_MS 500
 #define TRIM_MS 500
 #define TRIM_BYTES ((size_t)16 << 20)
@@ -102,10 +102,11 @@ void dfi__turns_account(struct server *server, size_t added, size_t removed)
 }
 
 /* until 0: a while from now. Returns whether there is more to notify. */
-static bool tell_until(struct server *server, int64_t until)
+static bool notify_until(struct server *server, int64_t until)
 {
 	while (!server->turns.full) {
-		if (dfi__table_tell(server->table, TELL_STEPS) < TELL_STEPS)
+		if (dfi__table_notify(server->table, NOTIFY_STEPS) <
+		    NOTIFY_STEPS)
 			return false;
 		if (!until)
 			until = clock_now_ns() + AT_ONCE_NS;
@@ -115,13 +116,13 @@ static bool tell_until(struct server *server, int64_t until)
 	return dfi__table_untold_bytes(server->table);
 }
 
-void dfi__turns_tell(struct server *server)
+void dfi__turns_notify(struct server *server)
 {
 	struct turns *turns = &server->turns;
 
 	if (turns->late || !dfi__table_untold_bytes(server->table))
 		return;
-	turns->late = tell_until(server, 0);
+	turns->late = notify_until(server, 0);
 	if (turns->late)
 		arm(turns);
 }
@@ -209,7 +210,7 @@ void dfi__server_settle(struct server *server)
 	struct session *session;
 
 	do {
-		dfi__turns_tell(server);
+		dfi__turns_notify(server);
 		dfi__session_refuse_expired(server);
 		free_doomed(server);
 		while ((session = TAILQ_FIRST(&server->unsent)))
@@ -244,7 +245,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	struct server *server = arg;
 	struct turns *turns = &server->turns;
 	int64_t start = clock_now_ns();
-	uint64_t told = dfi__table_told(server->table);
+	uint64_t notified = dfi__table_notified(server->table);
 	bool served;
 
 	(void)fd;
@@ -253,14 +254,14 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	turns->running = true;
 	served = serve_behind(server, start + SLICE_NS);
 	if (turns->late)
-		turns->late = tell_until(server, clock_now_ns() + SLICE_NS);
+		turns->late = notify_until(server, clock_now_ns() + SLICE_NS);
 	dfi__server_settle(server);
 	turns->running = false;
 	/*
 	 * A client that could not go on waits for further notifications, or
 	 * until outputs shrink, which sets the timer.
 	 */
-	served |= told != dfi__table_told(server->table);
+	served |= notified != dfi__table_notified(server->table);
 	if (turns->again || (turns->late && !turns->full) ||
 	    (served && !TAILQ_EMPTY(&turns->behind)))
 		arm(turns);

@@ -60,7 +60,7 @@ void dfi__turns_account(struct server *server, size_t added, size_t removed);
 bool dfi__turns_may_change(const struct server *server);
 
 /* Notify clients of changes: all now or, if that takes long, in turns. */
-void dfi__turns_tell(struct server *server);
+void dfi__turns_notify(struct server *server);
 
 /* The last act of each event callback; see server.h. */
 void dfi__server_settle(struct server *server);

@@ -157,7 +157,7 @@ void dfi__address_tune_tcp(int fd)
 		    &options[i].value, sizeof(options[i].value));
 }
 
-void dfi__address_limit_silence(int fd, uint32_t ms)
+void dfi__address_limit_quiet_time(int fd, uint32_t ms)
 {
 	unsigned int value = ms;
 

@@ -57,7 +57,7 @@ void dfi__address_tune_tcp(int fd);
  * Make a connection fail if the peer's machine acknowledges nothing for ms
  * milliseconds.
  */
-void dfi__address_limit_silence(int fd, uint32_t ms);
+void dfi__address_limit_quiet_time(int fd, uint32_t ms);
 
 /* A path in the file system; NULL for TCP and abstract addresses. */
 const char *dfi__address_path(const struct address *address);

@@ -129,7 +129,7 @@ static void fold_rest(struct combine_source *combine, struct combine_lane *lane)
 }
 
 /* Log the first time that the source stops combining. */
-static void tell_stop(const struct dfi_source *source, uint32_t target,
+static void log_stop(const struct dfi_source *source, uint32_t target,
     uint64_t folded, uint64_t sent)
 {
 	dfi__log(DFI_LOG_INFO,
@@ -160,7 +160,7 @@ static void judge(struct dfi_source *source, uint32_t target)
 	}
 	lane->combines = false;
 	if (!atomic_peek(&combine->stops))
-		tell_stop(source, target, folded, sent);
+		log_stop(source, target, folded, sent);
 	owned_add(&combine->stops, 1);
 	lane->left = lane->pause;
 	lane->pause = min_u64(

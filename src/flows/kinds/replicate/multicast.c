@@ -153,7 +153,7 @@ void dfi__source_multicast_look(struct dfi_source *source)
 }
 
 /* The first target that has neither answered nor left; n_remotes: none. */
-static uint32_t find_silent(struct dfi_source *source)
+static uint32_t find_unanswered(struct dfi_source *source)
 {
 	uint32_t t;
 
@@ -168,7 +168,7 @@ static bool all_answered(void *arg)
 {
 	struct dfi_source *source = arg;
 
-	return find_silent(source) == source->n_remotes;
+	return find_unanswered(source) == source->n_remotes;
 }
 
 static void arm(void *arg)
@@ -209,7 +209,7 @@ int dfi__source_multicast_greet(struct dfi_source *source, int64_t deadline)
 	struct wait_time time = wait_time(0);
 	_Atomic uint32_t *word =
 	    &((struct ring_header *)(void *)remote->ring)->writer_waits;
-	uint32_t silent;
+	uint32_t unanswered;
 	int ret;
 
 	policy.arm = arm;
@@ -226,9 +226,9 @@ int dfi__source_multicast_greet(struct dfi_source *source, int64_t deadline)
 		&policy, word, &time, all_answered, source, WAIT_QUEUE_COST) &&
 	    clock_now_ns() < deadline);
 	atomic_set(&source->targets.sleeping, NULL);
-	silent = find_silent(source);
-	if (!ret && silent < source->n_remotes)
-		return not_answered(source, silent);
+	unanswered = find_unanswered(source);
+	if (!ret && unanswered < source->n_remotes)
+		return not_answered(source, unanswered);
 	/*
 	 * An answer may have reported an error, or the datagram endpoint is
 	 * broken.

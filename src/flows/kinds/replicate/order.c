@@ -204,7 +204,7 @@ int dfi__order_late(const struct dfi_source *source)
 /* A source that waits for a position; is_logged: the log has said so. */
 struct position_wait {
 	struct dfi_source *source;
-	bool told;
+	bool is_logged;
 };
 
 /* The control thread of a lingering source may have sent the segment. */
@@ -237,15 +237,15 @@ static void arm_sequencer(void *arg)
 	source_unlock(source);
 }
 
-static void tell_wait(void *arg)
+static void log_wait(void *arg)
 {
 	struct position_wait *wait = arg;
 	struct dfi_source *source = wait->source;
 	char name[256];
 
-	if (wait->told)
+	if (wait->is_logged)
 		return;
-	wait->told = true;
+	wait->is_logged = true;
 	counter_add(&source->long_stalls, 1);
 	dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
 	dfi__log(DFI_LOG_INFO,
@@ -285,7 +285,7 @@ static bool await_position(struct dfi_source *source)
 	counter_add(&source->stalls, 1);
 	atomic_set(&source->waits_for, HOLDER);
 	/* The usual tick reports a target's ring. */
-	time->tick = tell_wait;
+	time->tick = log_wait;
 	source->wait.arm = arm_sequencer;
 	source->wait.fenced = true;
 	source->wait.arm_arg = &wait;

@@ -134,9 +134,9 @@ static void begin_ring(struct verbs_link *link, enum verbs_notify notify)
 	atomic_set(&ring->lost, RING_KEPT);
 	atomic_publish(&ring->used, true);
 	if (notify != VERBS_NOTIFY_IMM)
-		atomic_set(&export->base.silent, true);
+		atomic_set(&export->base.unwoken, true);
 	if (notify != VERBS_NOTIFY_FOOTER)
-		atomic_set(&export->base.told, true);
+		atomic_set(&export->base.queued, true);
 }
 
 /* A peer asks to write a ring. Returns 0, or why it may not. */

@@ -88,7 +88,7 @@ static const char *state_text(enum ibv_port_state state)
 	}
 }
 
-static int tell(struct list *list, struct dfi_device_info *info)
+static int report(struct list *list, struct dfi_device_info *info)
 {
 	const struct found *found;
 	bool any = false;
@@ -122,7 +122,7 @@ static int tell(struct list *list, struct dfi_device_info *info)
 	return list->fn(list->arg, info);
 }
 
-static int tell_port(struct list *list, struct ibv_context *context,
+static int report_port(struct list *list, struct ibv_context *context,
     const char *device, uint8_t n)
 {
 	struct dfi_device_info info = { .port = n, .gid_index = -1 };
@@ -139,11 +139,11 @@ static int tell_port(struct list *list, struct ibv_context *context,
 		    port.active_mtu <= IBV_MTU_4096)
 			info.mtu = 128u << port.active_mtu;
 	}
-	return tell(list, &info);
+	return report(list, &info);
 }
 
 /* Report a device that can't be queried. */
-static int tell_closed(struct list *list, const char *device, int err)
+static int report_closed(struct list *list, const char *device, int err)
 {
 	struct dfi_device_info info = { .gid_index = -1 };
 
@@ -153,7 +153,7 @@ static int tell_closed(struct list *list, const char *device, int err)
 	return list->fn(list->arg, &info);
 }
 
-static int tell_device(struct list *list, struct ibv_device *device)
+static int report_device(struct list *list, struct ibv_device *device)
 {
 	const char *name = ibv_get_device_name(device);
 	struct ibv_context *context;
@@ -166,12 +166,12 @@ static int tell_device(struct list *list, struct ibv_device *device)
 	err = errno;
 	dfi__files_free_standard();
 	if (!context)
-		return tell_closed(list, name, err);
+		return report_closed(list, name, err);
 	err = ibv_query_device(context, &attr);
 	if (err)
-		ret = tell_closed(list, name, err);
+		ret = report_closed(list, name, err);
 	for (n = 1; !err && !ret && n <= attr.phys_port_cnt; n++)
-		ret = tell_port(list, context, name, (uint8_t)n);
+		ret = report_port(list, context, name, (uint8_t)n);
 	ibv_close_device(context);
 	return ret;
 }
@@ -199,7 +199,7 @@ int dfi__verbs_list(const struct settings *settings,
 	else
 		ret = 0;
 	for (i = 0; !ret && i < n; i++)
-		ret = tell_device(&list, devices[i]);
+		ret = report_device(&list, devices[i]);
 	if (devices)
 		ibv_free_device_list(devices);
 free_found:

@@ -105,7 +105,7 @@ void dfi__verbs_query_endpoints(struct verbs *verbs,
 
 /* ---- On the control thread ------------------------------------------- */
 
-static void tell_ready(struct verbs_endpoint *endpoint)
+static void call_ready(struct verbs_endpoint *endpoint)
 {
 	pthread_mutex_lock(&endpoint->lock);
 	if (!endpoint->closed)
@@ -149,7 +149,7 @@ static void on_completion(evutil_socket_t fd, short what, void *arg)
 		event_del(endpoint->channel_event);
 		dfi__verbs_endpoint_fail(endpoint, "the device is gone");
 	}
-	tell_ready(endpoint);
+	call_ready(endpoint);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -160,7 +160,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	/* If it was set again meanwhile, it is not due any more. */
 	if (read(fd, &times, sizeof(times)) == sizeof(times))
-		tell_ready(endpoint);
+		call_ready(endpoint);
 }
 
 static struct event *watch(

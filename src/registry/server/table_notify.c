@@ -44,40 +44,41 @@ static void begin(struct table *table)
 	const struct change *change = STAILQ_FIRST(&table->changes);
 	const struct tree_leaf *key = &change->entry->by_key;
 	struct tree_leaf *prefixes[TABLE_KEY_MAX + 1];
-	struct telling *telling = &table->telling;
+	struct notifying *notifying = &table->notifying;
 	struct watched *watched;
 	size_t n, i;
 
-	telling->begun = true;
-	telling->next = NULL;
-	telling->n_lists = telling->at = 0;
+	notifying->begun = true;
+	notifying->next = NULL;
+	notifying->n_lists = notifying->at = 0;
 	if (!table->hooks.changed)
 		return;
 	n = dfi__tree_prefixes(&table->watched, key->text, key->size, prefixes);
 	for (i = 0; i < n; i++) {
 		watched = CONTAINER(prefixes[i], struct watched, leaf);
-		telling->lists[telling->n_lists++] = &watched->of_prefix;
+		notifying->lists[notifying->n_lists++] = &watched->of_prefix;
 		if (watched->leaf.size == key->size)
-			telling->lists[telling->n_lists++] = &watched->of_key;
+			notifying->lists[notifying->n_lists++] =
+			    &watched->of_key;
 	}
 }
 
 /* The next watch that the first change concerns, or NULL. */
-static struct watch *advance(struct telling *telling, uint64_t revision)
+static struct watch *advance(struct notifying *notifying, uint64_t revision)
 {
-	struct watch *watch = telling->next;
+	struct watch *watch = notifying->next;
 	struct watch_list *list;
 
 	/* The watches after one that is too young are younger. */
 	while (!watch || watch->since >= revision) {
-		if (telling->at == telling->n_lists) {
-			telling->next = NULL;
+		if (notifying->at == notifying->n_lists) {
+			notifying->next = NULL;
 			return NULL;
 		}
-		list = telling->lists[telling->at++];
+		list = notifying->lists[notifying->at++];
 		watch = list ? TAILQ_FIRST(list) : NULL;
 	}
-	telling->next = TAILQ_NEXT(watch, link);
+	notifying->next = TAILQ_NEXT(watch, link);
 	return watch;
 }
 
@@ -87,12 +88,12 @@ static void finish(struct table *table)
 	struct change *change = STAILQ_FIRST(&table->changes);
 
 	STAILQ_REMOVE_HEAD(&table->changes, link);
-	table->telling.begun = false;
+	table->notifying.begun = false;
 	table->untold_bytes -= bytes_of(change->entry);
 	dfi__table_unref(change->entry);
 }
 
-static void tell(const struct table *table, const struct change *change,
+static void notify(const struct table *table, const struct change *change,
     const struct watch *watch)
 {
 	struct table_item item = {
@@ -113,21 +114,21 @@ static size_t steps_of(const struct change *change)
 	    (change->type == TABLE_PUT ? change->entry->size / STEP_BYTES : 0);
 }
 
-size_t dfi__table_tell(struct table *table, size_t max)
+size_t dfi__table_notify(struct table *table, size_t max)
 {
-	struct telling *telling = &table->telling;
+	struct notifying *notifying = &table->notifying;
 	const struct change *change;
 	struct watch *watch;
 	size_t n = 0;
 
 	while (n < max && !STAILQ_EMPTY(&table->changes)) {
-		if (!telling->begun)
+		if (!notifying->begun)
 			begin(table);
 		change = STAILQ_FIRST(&table->changes);
-		watch = advance(telling, change->revision);
+		watch = advance(notifying, change->revision);
 		if (watch) {
 			n += steps_of(change);
-			tell(table, change, watch);
+			notify(table, change, watch);
 		} else {
 			n++;
 			finish(table);
@@ -138,22 +139,22 @@ size_t dfi__table_tell(struct table *table, size_t max)
 
 void dfi__table_skip_watch(struct table *table, const struct watch *watch)
 {
-	if (table->telling.begun && table->telling.next == watch)
-		table->telling.next = TAILQ_NEXT(watch, link);
+	if (table->notifying.begun && table->notifying.next == watch)
+		table->notifying.next = TAILQ_NEXT(watch, link);
 }
 
 void dfi__table_skip_watched(struct table *table, const struct watched *watched)
 {
-	struct telling *telling = &table->telling;
+	struct notifying *notifying = &table->notifying;
 	size_t i;
 
-	for (i = telling->at; telling->begun && i < telling->n_lists; i++)
-		if (telling->lists[i] == &watched->of_prefix ||
-		    telling->lists[i] == &watched->of_key)
-			telling->lists[i] = NULL;
+	for (i = notifying->at; notifying->begun && i < notifying->n_lists; i++)
+		if (notifying->lists[i] == &watched->of_prefix ||
+		    notifying->lists[i] == &watched->of_key)
+			notifying->lists[i] = NULL;
 }
 
-uint64_t dfi__table_told(const struct table *table)
+uint64_t dfi__table_notified(const struct table *table)
 {
 	const struct change *first = STAILQ_FIRST(&table->changes);
 

@@ -31,7 +31,7 @@
 static _Atomic int fails_with, n_failed;
 
 /* TCP_USER_TIMEOUT of the last socket that was given one. */
-static _Atomic unsigned silence_ms;
+static _Atomic unsigned quiet_ms;
 
 /* The type is glibc's, for any kind of address. */
 int connect(int fd, __CONST_SOCKADDR_ARG to, socklen_t size)
@@ -46,7 +46,7 @@ int connect(int fd, __CONST_SOCKADDR_ARG to, socklen_t size)
 int setsockopt(int fd, int level, int option, const void *value, socklen_t size)
 {
 	if (level == IPPROTO_TCP && option == TCP_USER_TIMEOUT)
-		silence_ms = *(const unsigned *)value;
+		quiet_ms = *(const unsigned *)value;
 	return (int)syscall(SYS_setsockopt, fd, level, option, value, size);
 }
 
@@ -96,14 +96,14 @@ static void close_all(void)
 		dfi_registry_stop(registry);
 }
 
-TestSuite(silence, .init = lines_collect, .fini = close_all, .timeout = 300);
+TestSuite(quiet_time, .init = lines_collect, .fini = close_all, .timeout = 300);
 
-Test(silence, of_its_machine_for_as_long_as_the_lease_is_told_once)
+Test(quiet_time, of_its_machine_for_as_long_as_the_lease_is_told_once)
 {
 	int64_t begin;
 
 	open_with(OWN_ADDRESS, LEASE_MS);
-	cr_assert_eq(silence_ms, LEASE_MS);
+	cr_assert_eq(quiet_ms, LEASE_MS);
 	begin = clock_now_ns();
 	cr_assert_eq(
 	    dfi__client_put(client, "heard", "", 0, 0, soon(), NULL), 0);
@@ -117,7 +117,7 @@ Test(silence, of_its_machine_for_as_long_as_the_lease_is_told_once)
 	ear_expect(&ear, "LOST CUT BACK ");
 }
 
-Test(silence, that_is_shorter_than_the_lease_is_not_told)
+Test(quiet_time, that_is_shorter_than_the_lease_is_not_told)
 {
 	open_with(OWN_ADDRESS, 60000);
 	lose_to(EHOSTUNREACH);
@@ -128,7 +128,7 @@ Test(silence, that_is_shorter_than_the_lease_is_not_told)
 	ear_expect(&ear, "LOST BACK ");
 }
 
-Test(silence, is_not_that_of_a_registry_that_has_died)
+Test(quiet_time, is_not_that_of_a_registry_that_has_died)
 {
 	int64_t until;
 
@@ -171,7 +171,7 @@ static void await_end(int fd)
 }
 
 /* It takes connections, and says nothing, for longer than the lease. */
-Test(silence, is_not_that_of_a_registry_that_hangs)
+Test(quiet_time, is_not_that_of_a_registry_that_hangs)
 {
 	int listening, first, second;
 
@@ -196,10 +196,10 @@ Test(silence, is_not_that_of_a_registry_that_hangs)
 	ear_expect(&ear, "LOST CUT BACK ");
 }
 
-Test(silence, is_for_ever_without_a_lease)
+Test(quiet_time, is_for_ever_without_a_lease)
 {
 	open_with(OWN_ADDRESS, 0);
-	cr_assert_eq(silence_ms, 0);
+	cr_assert_eq(quiet_ms, 0);
 	lose_to(EHOSTUNREACH);
 	await_attempts(4);
 	fails_with = 0;
@@ -208,10 +208,10 @@ Test(silence, is_for_ever_without_a_lease)
 }
 
 /* EAGAIN: the queue of who wants to connect is full. */
-Test(silence, is_none_at_a_socket_of_this_machine)
+Test(quiet_time, is_none_at_a_socket_of_this_machine)
 {
 	open_with(fresh_address("socket"), LEASE_MS);
-	cr_assert_eq(silence_ms, 0);
+	cr_assert_eq(quiet_ms, 0);
 	lose_to(EAGAIN);
 	await_attempts(5);
 	fails_with = 0;
