@@ -13,7 +13,7 @@
 
 #define NODE UINT64_C(0xabcdef)
 
-static struct node_table known;
+static struct node_table table;
 static unsigned n_warnings;
 
 static void count_warning(void *arg, enum dfi_log_level level, const char *line)
@@ -29,11 +29,11 @@ static void setup(void)
 
 static void teardown(void)
 {
-	dfi__node_table_free(&known);
+	dfi__node_table_free(&table);
 	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
 }
 
-TestSuite(known, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(node_table, .init = setup, .fini = teardown, .timeout = 300);
 
 static void put(const char *key, uint64_t id, uint8_t first)
 {
@@ -43,7 +43,7 @@ static void put(const char *key, uint64_t id, uint8_t first)
 	void *data = dfi__node_encode(&node, token, "@x", &size);
 
 	cr_assert_not_null(data);
-	dfi__node_table_put(&known, key, data, size);
+	dfi__node_table_put(&table, key, data, size);
 	free(data);
 }
 
@@ -52,10 +52,10 @@ static int token_of(uint64_t id)
 {
 	uint8_t token[MEMBER_TOKEN_SIZE];
 
-	return dfi__node_table_token(&known, id, token) ? token[0] : -1;
+	return dfi__node_table_token(&table, id, token) ? token[0] : -1;
 }
 
-Test(known, node_is_known_as_long_as_its_key)
+Test(node_table, node_is_known_as_long_as_its_key)
 {
 	char key[KEY_SIZE];
 
@@ -66,13 +66,13 @@ Test(known, node_is_known_as_long_as_its_key)
 	put(key, NODE, 2);
 	cr_assert_eq(token_of(NODE), 2);
 	cr_assert_eq(token_of(NODE + 1), -1);
-	dfi__node_table_delete(&known, key);
+	dfi__node_table_delete(&table, key);
 	cr_assert_eq(token_of(NODE), -1);
-	cr_assert_null(known.first);
+	cr_assert_null(table.first);
 	cr_assert_eq(n_warnings, 0);
 }
 
-Test(known, entry_under_another_key_is_refused_with_a_warning)
+Test(node_table, entry_under_another_key_is_refused_with_a_warning)
 {
 	char key[KEY_SIZE];
 
@@ -90,16 +90,16 @@ Test(known, entry_under_another_key_is_refused_with_a_warning)
 	cr_assert_eq(n_warnings, 1);
 }
 
-Test(known, deleting_another_key_forgets_nobody)
+Test(node_table, deleting_another_key_forgets_nobody)
 {
 	char key[KEY_SIZE];
 
 	dfi__node_key(key, NODE);
 	put(key, NODE, 1);
-	dfi__node_table_delete(&known, "nodes/abcdef");
-	dfi__node_table_delete(&known, "nodes/0000000000ABCDEF");
-	dfi__node_table_delete(&known, "nodes/0xabcdef");
-	dfi__node_table_delete(&known, "nodes/0000000000abcdef/");
-	dfi__node_table_delete(&known, "nodes/");
+	dfi__node_table_delete(&table, "nodes/abcdef");
+	dfi__node_table_delete(&table, "nodes/0000000000ABCDEF");
+	dfi__node_table_delete(&table, "nodes/0xabcdef");
+	dfi__node_table_delete(&table, "nodes/0000000000abcdef/");
+	dfi__node_table_delete(&table, "nodes/");
 	cr_assert_eq(token_of(NODE), 1);
 }

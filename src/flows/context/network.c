@@ -30,8 +30,8 @@ struct network {
 	struct transport *others[NETWORK_DEVICES - 1];
 	unsigned n_others;
 	struct registry_watch *watch;
-	pthread_mutex_t lock; /* protects known */
-	struct node_table known;
+	pthread_mutex_t lock; /* protects nodes */
+	struct node_table nodes;
 };
 
 static bool is_local(const char *registry)
@@ -97,7 +97,7 @@ void dfi__network_free(struct network *network)
 	if (network->transport)
 		network->transport->ops->stop(network->transport);
 	dfi__client_unwatch(network->watch);
-	dfi__node_table_free(&network->known);
+	dfi__node_table_free(&network->nodes);
 	pthread_mutex_destroy(&network->lock);
 	pthread_mutex_destroy(&network->start);
 	free(network->registry);
@@ -130,9 +130,9 @@ static void on_event(void *arg, const struct registry_event *event)
 	pthread_mutex_lock(&network->lock);
 	if (event->type == REGISTRY_PUT)
 		dfi__node_table_put(
-		    &network->known, event->key, event->data, event->size);
+		    &network->nodes, event->key, event->data, event->size);
 	else if (event->type == REGISTRY_DELETE)
-		dfi__node_table_delete(&network->known, event->key);
+		dfi__node_table_delete(&network->nodes, event->key);
 	pthread_mutex_unlock(&network->lock);
 }
 
@@ -143,7 +143,7 @@ static bool find_token(
 	bool known;
 
 	pthread_mutex_lock(&network->lock);
-	known = dfi__node_table_token(&network->known, node, token);
+	known = dfi__node_table_token(&network->nodes, node, token);
 	pthread_mutex_unlock(&network->lock);
 	return known;
 }

@@ -16,9 +16,9 @@ struct node_entry {
 	uint8_t token[MEMBER_TOKEN_SIZE];
 };
 
-static struct node_entry *find(const struct node_table *known, uint64_t id)
+static struct node_entry *find(const struct node_table *table, uint64_t id)
 {
-	struct node_entry *node = known->first;
+	struct node_entry *node = table->first;
 
 	while (node && node->id != id)
 		node = node->next;
@@ -26,7 +26,7 @@ static struct node_entry *find(const struct node_table *known, uint64_t id)
 }
 
 void dfi__node_table_put(
-    struct node_table *known, const char *key, const void *data, size_t size)
+    struct node_table *table, const char *key, const void *data, size_t size)
 {
 	uint8_t token[MEMBER_TOKEN_SIZE];
 	struct node_entry *found;
@@ -35,25 +35,25 @@ void dfi__node_table_put(
 	if (dfi__node_decode(data, size, &node, token) < 0)
 		return;
 	if (!dfi__node_is_at(&node, key)) {
-		dfi__log_seldom(&known->refused, DFI_LOG_WARN,
+		dfi__log_seldom(&table->refused, DFI_LOG_WARN,
 		    "registry: the entry '%.100s' is of another node: it is "
 		    "ignored; no version of this library writes such entries",
 		    key);
 		return;
 	}
-	found = find(known, node.id);
+	found = find(table, node.id);
 	if (!found) {
 		found = calloc(1, sizeof(*found));
 		if (!found)
 			return; /* the node will be refused */
 		found->id = node.id;
-		found->next = known->first;
-		known->first = found;
+		found->next = table->first;
+		table->first = found;
 	}
 	memcpy(found->token, token, sizeof(token));
 }
 
-void dfi__node_table_delete(struct node_table *known, const char *key)
+void dfi__node_table_delete(struct node_table *table, const char *key)
 {
 	struct node_entry **at, *node;
 	uint64_t id = strtoull(key + strlen("nodes/"), NULL, 16);
@@ -66,7 +66,7 @@ void dfi__node_table_delete(struct node_table *known, const char *key)
 	dfi__node_key(own_key, id);
 	if (strcmp(own_key, key) != 0)
 		return;
-	for (at = &known->first; *at && (*at)->id != id; at = &(*at)->next)
+	for (at = &table->first; *at && (*at)->id != id; at = &(*at)->next)
 		;
 	node = *at;
 	if (!node)
@@ -75,22 +75,22 @@ void dfi__node_table_delete(struct node_table *known, const char *key)
 	free(node);
 }
 
-bool dfi__node_table_token(const struct node_table *known, uint64_t node,
+bool dfi__node_table_token(const struct node_table *table, uint64_t node,
     uint8_t token[MEMBER_TOKEN_SIZE])
 {
-	const struct node_entry *found = find(known, node);
+	const struct node_entry *found = find(table, node);
 
 	if (found)
 		memcpy(token, found->token, MEMBER_TOKEN_SIZE);
 	return found;
 }
 
-void dfi__node_table_free(struct node_table *known)
+void dfi__node_table_free(struct node_table *table)
 {
 	struct node_entry *node;
 
-	while ((node = known->first)) {
-		known->first = node->next;
+	while ((node = table->first)) {
+		table->first = node->next;
 		free(node);
 	}
 }

@@ -27,12 +27,12 @@ struct node_table {
  * keys.
  */
 void dfi__node_table_put(
-    struct node_table *known, const char *key, const void *data, size_t size);
+    struct node_table *table, const char *key, const void *data, size_t size);
 /* Remove the node of a key. */
-void dfi__node_table_delete(struct node_table *known, const char *key);
+void dfi__node_table_delete(struct node_table *table, const char *key);
 /* Copy the node's token; false: there is no such node. */
-bool dfi__node_table_token(const struct node_table *known, uint64_t node,
+bool dfi__node_table_token(const struct node_table *table, uint64_t node,
     uint8_t token[MEMBER_TOKEN_SIZE]);
-void dfi__node_table_free(struct node_table *known);
+void dfi__node_table_free(struct node_table *table);
 
 #endif
