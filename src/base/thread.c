@@ -90,7 +90,7 @@ static int create(struct start *start, const struct cpus *cpus, pthread_t *out)
 }
 
 /* The caller has blocked all signals. */
-static int place_and_create(struct start *start, pthread_t *out)
+static int pin_and_create(struct start *start, pthread_t *out)
 {
 	const char *list = dfi__settings_control_cpus();
 	struct cpus cpus;
@@ -122,7 +122,7 @@ int dfi__thread_start(
 	memcpy(start->name, name, strnlen(name, sizeof(start->name) - 1));
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = place_and_create(start, thread);
+	err = pin_and_create(start, thread);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err)
 		free(start);

@@ -11,16 +11,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static int fail_memory(const struct module_place *place)
+static int fail_memory(const struct module_location *location)
 {
-	return dfi__fail(-ENOMEM, "%s: out of memory", place->what);
+	return dfi__fail(-ENOMEM, "%s: out of memory", location->what);
 }
 
 /*
  * The file's path. The linker noted the folder when it loaded the library:
  * a relative path would mean another one after chdir(2).
  */
-static int find(const struct module_place *place, char **path)
+static int find(const struct module_location *location, char **path)
 {
 	static const char anchor;
 	char *folder;
@@ -32,25 +32,25 @@ static int find(const struct module_place *place, char **path)
 		return dfi__fail(-ENODEV,
 		    "%s: libdfi.so is not a file, so its "
 		    "folder is not known",
-		    place->what);
+		    location->what);
 	self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	if (!self)
 		return dfi__fail(-ENODEV,
-		    "%s: cannot find libdfi.so's folder: %s", place->what,
+		    "%s: cannot find libdfi.so's folder: %s", location->what,
 		    dlerror());
 	folder = malloc(PATH_MAX);
 	if (!folder || dlinfo(self, RTLD_DI_ORIGIN, folder) < 0 ||
-	    asprintf(path, "%s/%s", folder, place->file) < 0)
-		ret = fail_memory(place);
+	    asprintf(path, "%s/%s", folder, location->file) < 0)
+		ret = fail_memory(location);
 	free(folder);
 	dlclose(self);
 	return ret;
 }
 
-static int check(const struct module_place *place, const char *path,
+static int check(const struct module_location *location, const char *path,
     const struct module_abi *abi)
 {
-	const struct module_abi *own = &place->abi;
+	const struct module_abi *own = &location->abi;
 
 	if (memcmp(abi, own, sizeof(*abi)) == 0)
 		return 0;
@@ -58,7 +58,7 @@ static int check(const struct module_place *place, const char *path,
 	    "%s: %s is of DFI %u.%u.%u (interface %08x, %u and %u bytes), but "
 	    "libdfi.so beside it is of DFI %u.%u.%u (interface %08x, %u and "
 	    "%u bytes): install both from the same build",
-	    place->what, path, abi->version[0], abi->version[1],
+	    location->what, path, abi->version[0], abi->version[1],
 	    abi->version[2], abi->interface, abi->services_size,
 	    abi->table_size, own->version[0], own->version[1], own->version[2],
 	    own->interface, own->services_size, own->table_size);
@@ -66,47 +66,47 @@ static int check(const struct module_place *place, const char *path,
 
 /* Why dlopen() has failed: its error is but a text. */
 static int fail_open(
-    const struct module_place *place, const char *path, const char *why)
+    const struct module_location *location, const char *path, const char *why)
 {
 	int fd = file_up(open(path, O_RDONLY | O_CLOEXEC));
 
 	if (fd >= 0)
 		close(fd);
 	else if (errno == EMFILE || errno == ENFILE)
-		return dfi__fail_files(errno, 1, "open", "%s", place->what);
+		return dfi__fail_files(errno, 1, "open", "%s", location->what);
 	else if (errno == ENOENT)
 		return dfi__fail(-ENODEV,
 		    "%s: there is no file %s: build DFI with -D%s=ON, and "
 		    "install it beside libdfi.so",
-		    place->what, path, place->option);
+		    location->what, path, location->option);
 	return dfi__fail(-ENODEV, "%s: cannot load %s: %s: install %s",
-	    place->what, path, why, place->packages);
+	    location->what, path, why, location->packages);
 }
 
-static int load(const struct module_place *place, const char *path,
+static int load(const struct module_location *location, const char *path,
     const struct module **module)
 {
 	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
 	if (!handle)
-		return fail_open(place, path, dlerror());
+		return fail_open(location, path, dlerror());
 	*module = dlsym(handle, "dfi_module");
 	if (*module)
-		return check(place, path, &(*module)->abi);
+		return check(location, path, &(*module)->abi);
 	return dfi__fail(-ENODEV,
 	    "%s: %s is no module of DFI: install the one of libdfi.so's build",
-	    place->what, path);
+	    location->what, path);
 }
 
-int dfi__module_open(const struct module_place *place, const void **table)
+int dfi__module_open(const struct module_location *location, const void **table)
 {
 	const struct module *module = NULL;
 	char *path;
-	int ret = find(place, &path);
+	int ret = find(location, &path);
 
 	if (ret < 0)
 		return ret;
-	ret = load(place, path, &module);
+	ret = load(location, path, &module);
 	free(path);
 	if (ret < 0)
 		return ret;

@@ -45,7 +45,7 @@ const struct services *dfi__services_used(void);
 extern const struct module dfi_module __attribute__((visibility("default")));
 
 /* Where a part of the library is. */
-struct module_place {
+struct module_location {
 	const char *file;
 	const char *what;     /* for texts, as "transport verbs" */
 	const char *option;   /* of CMake, which builds it */
@@ -61,6 +61,7 @@ struct module_place {
  * version of the library; the text says where it was looked for, and what to
  * install. -ENOMEM, -EMFILE.
  */
-int dfi__module_open(const struct module_place *place, const void **table);
+int dfi__module_open(
+    const struct module_location *location, const void **table);
 
 #endif

@@ -20,7 +20,7 @@ static _Atomic(const struct security_ops *) loaded;
 
 static int load(const struct security_ops **ops)
 {
-	static const struct module_place place = {
+	static const struct module_location location = {
 		.file = "libdfi-tls.so",
 		.what = "TLS and message authentication",
 		.option = "DFI_TLS",
@@ -33,7 +33,7 @@ static int load(const struct security_ops **ops)
 	*ops = atomic_observe(&loaded); /* pairs with the publish below */
 	if (*ops)
 		return 0;
-	ret = dfi__module_open(&place, &table);
+	ret = dfi__module_open(&location, &table);
 	if (ret < 0)
 		return ret;
 	*ops = table;

@@ -4,10 +4,10 @@
 #include "transports.h"
 
 static int load(
-    const struct module_place *place, const struct transport_ops **ops)
+    const struct module_location *location, const struct transport_ops **ops)
 {
 	const void *table;
-	int ret = dfi__module_open(place, &table);
+	int ret = dfi__module_open(location, &table);
 
 	if (!ret)
 		*ops = table;
@@ -16,7 +16,7 @@ static int load(
 
 static int load_verbs(const struct transport_ops **ops)
 {
-	static const struct module_place place = {
+	static const struct module_location location = {
 		.file = "libdfi-verbs.so",
 		.what = "transport verbs (RDMA)",
 		.option = "DFI_VERBS",
@@ -24,7 +24,7 @@ static int load_verbs(const struct transport_ops **ops)
 		.abi = MODULE_ABI(struct transport_ops),
 	};
 
-	return load(&place, ops);
+	return load(&location, ops);
 }
 
 const struct transport_row dfi__transports[] = {

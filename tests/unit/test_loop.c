@@ -132,31 +132,33 @@ Test(loop, its_thread_is_named_and_takes_no_signals)
 	cr_assert_eq(sigismember(&masked, SIGTERM), 0);
 }
 
-struct place {
+struct scheduling {
 	int policy, nice;
 	cpu_set_t cpus;
 };
 
-static int look_at_place(void *arg)
+static int look_at_scheduling(void *arg)
 {
-	struct place *place = arg;
+	struct scheduling *scheduling = arg;
 
-	place->policy = sched_getscheduler(0);
-	place->nice = getpriority(PRIO_PROCESS, 0);
-	return sched_getaffinity(0, sizeof(place->cpus), &place->cpus);
+	scheduling->policy = sched_getscheduler(0);
+	scheduling->nice = getpriority(PRIO_PROCESS, 0);
+	return sched_getaffinity(
+	    0, sizeof(scheduling->cpus), &scheduling->cpus);
 }
 
 /* Of the thread of a loop that the caller starts. */
-static struct place place_of_loop(void)
+static struct scheduling scheduling_of_loop(void)
 {
-	struct place place;
+	struct scheduling scheduling;
 	struct loop *other;
 
 	cr_assert_eq(dfi__loop_start("other", &other), 0, "%s", dfi_errmsg());
-	cr_assert_eq(
-	    dfi__loop_call(other, look_at_place, &place, DEADLINE_NEVER), 0);
+	cr_assert_eq(dfi__loop_call(other, look_at_scheduling, &scheduling,
+			 DEADLINE_NEVER),
+	    0);
 	stop_loop(other);
-	return place;
+	return scheduling;
 }
 
 /* The last processor that this thread may use. */
@@ -180,20 +182,20 @@ static void bind_to(int cpu)
 
 Test(loop, its_thread_runs_where_the_process_may_not_only_its_starter)
 {
-	struct place before, place;
+	struct scheduling before, scheduling;
 
-	look_at_place(&before);
+	look_at_scheduling(&before);
 	bind_to(last_cpu(&before.cpus));
-	place = place_of_loop();
-	cr_assert(CPU_EQUAL(&place.cpus, &before.cpus));
+	scheduling = scheduling_of_loop();
+	cr_assert(CPU_EQUAL(&scheduling.cpus, &before.cpus));
 }
 
 static void expect_ordinary(void)
 {
-	struct place place = place_of_loop();
+	struct scheduling scheduling = scheduling_of_loop();
 
-	cr_assert_eq(place.policy, SCHED_OTHER);
-	cr_assert_eq(place.nice, 0, "nice %d", place.nice);
+	cr_assert_eq(scheduling.policy, SCHED_OTHER);
+	cr_assert_eq(scheduling.nice, 0, "nice %d", scheduling.nice);
 }
 
 Test(loop, its_thread_is_ordinary_whatever_starts_it)
@@ -221,16 +223,16 @@ Test(loop, its_thread_is_ordinary_whatever_starts_it)
 
 Test(loop, its_thread_runs_where_the_setting_says)
 {
-	struct place before, place;
+	struct scheduling before, scheduling;
 	struct loop *other;
 	char list[16];
 
-	look_at_place(&before);
+	look_at_scheduling(&before);
 	snprintf(list, sizeof(list), "%d", last_cpu(&before.cpus));
 	setenv("DFI_CONTROL_CPUS", list, 1);
-	place = place_of_loop();
-	cr_assert_eq(CPU_COUNT(&place.cpus), 1);
-	cr_assert(CPU_ISSET((size_t)last_cpu(&before.cpus), &place.cpus));
+	scheduling = scheduling_of_loop();
+	cr_assert_eq(CPU_COUNT(&scheduling.cpus), 1);
+	cr_assert(CPU_ISSET((size_t)last_cpu(&before.cpus), &scheduling.cpus));
 	setenv("DFI_CONTROL_CPUS", "8000", 1);
 	cr_assert_eq(dfi__loop_start("other", &other), -EINVAL);
 	expect_text("DFI_CONTROL_CPUS=8000 is not valid");

@@ -8,7 +8,7 @@
 #define MAX 64
 
 static struct visitor_room room;
-static struct visitor_place places[10 * MAX];
+static struct visitor_entry entries[10 * MAX];
 
 static void setup(void)
 {
@@ -25,25 +25,25 @@ static void teardown(void)
 TestSuite(visitors, .init = setup, .fini = teardown);
 
 /* The one that had to leave for it, or NULL. */
-static struct visitor_place *enter(struct visitor_place *place, uint32_t origin)
+static struct visitor_entry *enter(struct visitor_entry *entry, uint32_t origin)
 {
-	struct visitor_place *excess = dfi__visitors_excess(&room, origin);
+	struct visitor_entry *excess = dfi__visitors_excess(&room, origin);
 
 	if (excess)
 		dfi__visitors_leave(&room, excess);
-	dfi__visitors_enter(&room, place, origin);
+	dfi__visitors_enter(&room, entry, origin);
 	return excess;
 }
 
-Test(visitors, one_origin_has_half_of_the_places_and_pushes_out_itself)
+Test(visitors, one_origin_has_half_of_the_entries_and_pushes_out_itself)
 {
 	int i;
 
-	enter(&places[0], 1);
+	enter(&entries[0], 1);
 	for (i = 1; i <= MAX / 2; i++)
-		cr_assert_null(enter(&places[i], 2));
+		cr_assert_null(enter(&entries[i], 2));
 	for (; i < 10 * MAX; i++)
-		cr_assert_eq(enter(&places[i], 2)->origin, 2);
+		cr_assert_eq(enter(&entries[i], 2)->origin, 2);
 	cr_assert_eq(room.n, MAX / 2 + 1);
 	cr_assert_eq(room.n_of[2], MAX / 2);
 }
@@ -54,12 +54,12 @@ Test(visitors, in_a_full_room_those_of_large_origins_go)
 	int i;
 
 	for (i = 0; i < MAX / 2 - 1; i++)
-		enter(&places[i], 1);
+		enter(&entries[i], 1);
 	for (; i < MAX; i++)
-		cr_assert_null(enter(&places[i], (uint32_t)i));
+		cr_assert_null(enter(&entries[i], (uint32_t)i));
 	/* Of 8 random ones all would have to be of the others. */
 	for (; i < MAX + 16; i++)
-		n += enter(&places[i], (uint32_t)i)->origin == 1;
+		n += enter(&entries[i], (uint32_t)i)->origin == 1;
 	cr_assert_eq(room.n, MAX);
 	cr_assert_gt(n, 12);
 }
@@ -70,19 +70,19 @@ Test(visitors, those_that_are_refused_go_before_others)
 	int i;
 
 	for (i = 0; i < MAX; i++) {
-		places[i].spent = i % 2;
-		enter(&places[i], (uint32_t)i);
+		entries[i].spent = i % 2;
+		enter(&entries[i], (uint32_t)i);
 	}
 	for (; i < MAX + 16; i++)
-		n += enter(&places[i], (uint32_t)i)->spent;
+		n += enter(&entries[i], (uint32_t)i)->spent;
 	cr_assert_gt(n, 12);
 }
 
 Test(visitors, any_is_none_in_an_empty_room)
 {
 	cr_assert_null(dfi__visitors_any(&room));
-	enter(&places[0], 7);
-	cr_assert_eq(dfi__visitors_any(&room), &places[0]);
+	enter(&entries[0], 7);
+	cr_assert_eq(dfi__visitors_any(&room), &entries[0]);
 }
 
 Test(visitors, take_no_more_than_a_part_of_the_descriptors)

@@ -281,8 +281,8 @@ static uint32_t size_of(uint32_t type)
 	}
 }
 
-/* Places a field as a compiler does. */
-static void place(struct dfi_field *field, uint64_t *size, uint32_t *most)
+/* Gives a field its offset, as a compiler does. */
+static void set_offset(struct dfi_field *field, uint64_t *size, uint32_t *most)
 {
 	uint32_t align = field->type == DFI_BYTES ? 1 : field->size;
 
@@ -366,14 +366,14 @@ static int make_schema(struct plan *plan, const struct dfi_schema *schema,
 	}
 	for (i = 0; i < plan->n_columns; i++, field++) {
 		*field = schema->fields[keys[i]];
-		place(field, &size, &most);
+		set_offset(field, &size, &most);
 	}
 	for (i = 0; i < plan->n_results; i++, field++) {
 		name_result(&aggregates[i], names[i]);
 		field->name = names[i];
 		field->type = result_type(&plan->results[i]);
 		field->size = size_of(field->type);
-		place(field, &size, &most);
+		set_offset(field, &size, &most);
 	}
 	results.tuple_size = (uint32_t)align_up(size, most);
 	ret = dfi__schema_check(&results);

@@ -25,16 +25,16 @@
 #define DENSE_STEP 5
 
 /*
- * Shifted keys must not crowd in fewer places than this. They do if the
+ * Shifted keys must not crowd in fewer buckets than this. They do if the
  * denominator that follows is larger than CROWDED.
  */
-#define FEW_PLACES 256
+#define FEW_BUCKETS 256
 #define CROWDED (MOST_SLOTS / 2)
 /*
- * In fewer places than this, the keys in a table of partial aggregates would
+ * In fewer buckets than this, the keys in a table of partial aggregates would
  * crowd in more slots than it probes.
  */
-#define VERY_FEW_PLACES 8
+#define VERY_FEW_BUCKETS 8
 #define VERY_CROWDED 2048
 #define MOST_SHIFT 48
 
@@ -70,8 +70,8 @@ bool dfi__spread_is_even(uint64_t factor)
 	if (!is_far(factor, MOST_SLOTS, DENSE_STEP, 0))
 		return false;
 	for (shift = 1; shift <= MOST_SHIFT; shift++)
-		if (!is_far(factor << shift, FEW_PLACES, 0, CROWDED) ||
-		    !is_far(factor << shift, VERY_FEW_PLACES, 0, VERY_CROWDED))
+		if (!is_far(factor << shift, FEW_BUCKETS, 0, CROWDED) ||
+		    !is_far(factor << shift, VERY_FEW_BUCKETS, 0, VERY_CROWDED))
 			return false;
 	return true;
 }

@@ -2,8 +2,8 @@
 /*
  * Where the tables of one process begin to look for keys. Other processes
  * choose the keys, and could choose keys that all begin at one slot. So the
- * place depends on a factor that they don't know. Routing doesn't use it, since
- * that is the same everywhere.
+ * bucket depends on a factor that they don't know. Routing doesn't use it,
+ * since that is the same everywhere.
  */
 #ifndef DFI_FLOWS_AGGREGATE_SPREAD_H
 #define DFI_FLOWS_AGGREGATE_SPREAD_H

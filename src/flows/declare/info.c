@@ -115,11 +115,11 @@ struct attached {
 
 /* Count an entry of a combiner: its own, or that of one of its inputs. */
 static void count_in_tree(const struct flow *flow,
-    const struct registry_value *value, const char *place,
+    const struct registry_value *value, const char *number,
     struct attached *attached, struct dfi_flow_info *info)
 {
 	char *end;
-	unsigned long combiner = strtoul(place, &end, 10);
+	unsigned long combiner = strtoul(number, &end, 10);
 	uint32_t input;
 
 	if (!strncmp(end, "/targets/", strlen("/targets/"))) {

@@ -134,9 +134,9 @@ static int make_records(struct flow *flow)
  * that combiner of the level above.
  */
 static void take_group(struct flow *flow, const struct level *senders,
-    uint32_t place, const struct level *above)
+    uint32_t index, const struct level *above)
 {
-	uint32_t group = place / flow->fan_in, begin = group * flow->fan_in;
+	uint32_t group = index / flow->fan_in, begin = group * flow->fan_in;
 
 	flow->part.combiner = above->first + group + 1;
 	flow->part.first_source = senders->first + begin;
@@ -149,7 +149,7 @@ static void take_group(struct flow *flow, const struct level *senders,
  * index. The top level sends to the targets.
  */
 static int take_combiners(
-    struct flow *flow, const struct level *senders, uint32_t place)
+    struct flow *flow, const struct level *senders, uint32_t index)
 {
 	struct level above;
 
@@ -158,7 +158,7 @@ static int take_combiners(
 		flow->n_sources = senders->n;
 	} else {
 		above = level_above(flow, senders);
-		take_group(flow, senders, place, &above);
+		take_group(flow, senders, index, &above);
 	}
 	flow->part.from_combiners = true;
 	return make_records(flow);
@@ -207,11 +207,11 @@ int dfi__tree_target(struct flow *flow)
 int dfi__tree_input(struct flow *flow, uint32_t combiner)
 {
 	struct level below, level = find_level(flow, combiner, &below);
-	uint32_t place = (combiner - level.first) * flow->fan_in;
+	uint32_t index = (combiner - level.first) * flow->fan_in;
 
 	if (level.first)
-		return take_combiners(flow, &below, place);
-	take_sources(flow, place);
+		return take_combiners(flow, &below, index);
+	take_sources(flow, index);
 	return 0;
 }
 

@@ -16,7 +16,7 @@ static inline int check_free(struct dfi_target *target)
 }
 
 /* The caller gave no memory for the result: nothing happens. */
-static int no_place(const struct dfi_target *target, const char *what)
+static int no_output(const struct dfi_target *target, const char *what)
 {
 	return dfi__fail(-EINVAL, "flow '%s': %s %u: %s is NULL",
 	    target->flow.name, TARGET_ID(target), what);
@@ -28,7 +28,7 @@ int dfi_target_consume_slow(struct dfi_target *target, const void **tuple)
 	int ret = check_free(target);
 
 	if (!ret && !tuple)
-		ret = no_place(target, "consume: tuple");
+		ret = no_output(target, "consume: tuple");
 	if (!ret)
 		ret = target_next(target);
 	if (ret <= 0)
@@ -47,7 +47,7 @@ int dfi_target_consume_batch(struct dfi_target *target, struct dfi_batch *batch)
 	if (ret < 0)
 		return ret;
 	if (!batch)
-		return no_place(target, "consume_batch: batch");
+		return no_output(target, "consume_batch: batch");
 	head = &target->head;
 	if (head->next == head->end) {
 		ret = target_next(target);
@@ -76,7 +76,7 @@ void dfi_target_release(struct dfi_target *target, struct dfi_batch *batch)
 	    !target->lends_batch)
 		return;
 	if (!batch) {
-		no_place(target, "release: batch");
+		no_output(target, "release: batch");
 		return;
 	}
 	if (!batch->count)

@@ -110,7 +110,7 @@ static struct tree_node *part_at(const struct tree *tree,
 }
 
 /* Put new in the place of old. */
-static void take_place(struct tree *tree, const struct tree_node *old,
+static void replace(struct tree *tree, const struct tree_node *old,
     struct tree_inner *parent, struct tree_node *new)
 {
 	new->parent = parent;
@@ -151,7 +151,7 @@ int dfi__tree_insert(struct tree *tree, struct tree_leaf *leaf)
 	part = part_at(tree, &critical, leaf->text, leaf->size);
 	half = side(&critical, leaf->text, leaf->size);
 	inner->node = critical;
-	take_place(tree, part, part->parent, &inner->node);
+	replace(tree, part, part->parent, &inner->node);
 	inner->half[half] = &leaf->node;
 	inner->half[!half] = part;
 	leaf->node.parent = part->parent = inner;
@@ -168,7 +168,7 @@ void dfi__tree_remove(struct tree *tree, struct tree_leaf *leaf)
 		tree->root = NULL;
 		return;
 	}
-	take_place(tree, &inner->node, inner->node.parent,
+	replace(tree, &inner->node, inner->node.parent,
 	    inner->half[inner->half[0] == &leaf->node]);
 	free(inner);
 }
@@ -177,7 +177,7 @@ void dfi__tree_replace(
     struct tree *tree, struct tree_leaf *old, struct tree_leaf *leaf)
 {
 	leaf->node = old->node;
-	take_place(tree, &old->node, old->node.parent, &leaf->node);
+	replace(tree, &old->node, old->node.parent, &leaf->node);
 }
 
 struct tree_leaf *dfi__tree_from(

@@ -43,7 +43,7 @@
 #define RECORD_MAX 16384
 
 struct visitor {
-	struct visitor_place place;
+	struct visitor_entry entry;
 	struct visitor_room *room; /* of the pending authentication */
 	struct pending_auth *pending_auth;
 	struct event *readable; /* of fd, while there is no stream */
@@ -61,9 +61,9 @@ struct pending_auth {
 	struct log_throttle causes[TLS_N_CAUSES];
 };
 
-static struct visitor *visitor_at(struct visitor_place *place)
+static struct visitor *visitor_at(struct visitor_entry *entry)
 {
-	return (void *)((char *)place - offsetof(struct visitor, place));
+	return (void *)((char *)entry - offsetof(struct visitor, entry));
 }
 
 static void free_stream(struct visitor *visitor)
@@ -77,7 +77,7 @@ static void free_stream(struct visitor *visitor)
 
 static void visitor_free(struct visitor *visitor)
 {
-	dfi__visitors_leave(visitor->room, &visitor->place);
+	dfi__visitors_leave(visitor->room, &visitor->entry);
 	if (visitor->readable)
 		event_free(visitor->readable);
 	if (visitor->late)
@@ -133,7 +133,7 @@ static void on_rest(evutil_socket_t fd, short what, void *arg)
 static void refuse(struct visitor *visitor, enum tls_cause cause)
 {
 	log_refusal(visitor, cause);
-	visitor->place.spent = true;
+	visitor->entry.spent = true;
 	if (visitor->stream) {
 		visitor->fd = file_up(fcntl(
 		    bufferevent_getfd(visitor->stream), F_DUPFD_CLOEXEC, 0));
@@ -155,7 +155,7 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (!visitor->place.spent) {
+	if (!visitor->entry.spent) {
 		dfi__fail(-ETIMEDOUT,
 		    "it has not finished the TLS handshake within %d s",
 		    HANDSHAKE_TIMEOUT_S);
@@ -196,11 +196,11 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
 }
 
 /* It is evicted; the log counts it. */
-static void evict(struct visitor_place *place)
+static void evict(struct visitor_entry *entry)
 {
-	struct visitor *visitor = visitor_at(place);
+	struct visitor *visitor = visitor_at(entry);
 
-	if (!place->spent &&
+	if (!entry->spent &&
 	    dfi__log_is_due(&visitor->pending_auth->causes[TLS_CROWDED])) {
 		dfi__fail(-EBUSY,
 		    "it has not finished the TLS handshake, and %u others are "
@@ -214,19 +214,19 @@ static void evict(struct visitor_place *place)
 static void enter(
     struct visitor *visitor, struct visitor_room *room, uint32_t origin)
 {
-	struct visitor_place *excess = dfi__visitors_excess(room, origin);
+	struct visitor_entry *excess = dfi__visitors_excess(room, origin);
 
 	if (excess)
 		evict(excess);
 	visitor->room = room;
-	dfi__visitors_enter(room, &visitor->place, origin);
+	dfi__visitors_enter(room, &visitor->entry, origin);
 }
 
 static void change_room(struct visitor *visitor, struct visitor_room *room)
 {
-	uint32_t origin = visitor->place.origin;
+	uint32_t origin = visitor->entry.origin;
 
-	dfi__visitors_leave(visitor->room, &visitor->place);
+	dfi__visitors_leave(visitor->room, &visitor->entry);
 	enter(visitor, room, origin);
 }
 
@@ -352,16 +352,16 @@ void dfi__pending_auth_admit(struct pending_auth *pending_auth, int fd)
 
 bool dfi__pending_auth_evict(struct pending_auth *pending_auth)
 {
-	struct visitor_place *place;
+	struct visitor_entry *entry;
 
 	if (!pending_auth)
 		return false;
-	place = dfi__visitors_any(&pending_auth->waiting);
-	if (!place)
-		place = dfi__visitors_any(&pending_auth->shaking);
-	if (place)
-		evict(place);
-	return place;
+	entry = dfi__visitors_any(&pending_auth->waiting);
+	if (!entry)
+		entry = dfi__visitors_any(&pending_auth->shaking);
+	if (entry)
+		evict(entry);
+	return entry;
 }
 
 int dfi__pending_auth_create(
@@ -391,7 +391,7 @@ int dfi__pending_auth_create(
 static void empty(struct visitor_room *room)
 {
 	while (room->n)
-		visitor_free(visitor_at(room->places[0]));
+		visitor_free(visitor_at(room->entries[0]));
 	dfi__visitors_free(room);
 }
 

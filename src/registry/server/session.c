@@ -50,7 +50,7 @@ static void leave_list(struct session *session)
 			server->n_sessions--;
 		else
 			dfi__visitors_leave(
-			    &server->strangers, &session->place);
+			    &server->strangers, &session->entry);
 	}
 }
 

@@ -48,7 +48,7 @@ struct session {
 	uint32_t ttl_ms;
 	uint32_t n_watches;
 	uint32_t n_follows;         /* of TABLE_FOLLOW */
-	struct visitor_place place; /* in server.strangers, until it greets */
+	struct visitor_entry entry; /* in server.strangers, until it greets */
 	bool greeted;               /* the versions agree, so it counts */
 	bool past;                  /* its client has a later connection */
 	bool paused;                /* not read until it takes answers */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a connection becomes a client of the registry: its user, its place among
+ * How a connection becomes a client of the registry: its user, its entry among
  * those that have not greeted, and the greeting.
  *
  * A connection counts once it has greeted. Before, it has one of a bounded
- * number of places (visitors.h), and holds one descriptor and little memory. A
+ * number of entries (visitors.h), and holds one descriptor and little memory. A
  * connection of another user gets the reason and is closed at once.
  */
 #include "session.h"
@@ -95,7 +95,7 @@ int dfi__session_greeted(
 	ret = session->client ? dfi__session_leave_behind(session) : 0;
 	if (ret)
 		return ret;
-	dfi__visitors_leave(&server->strangers, &session->place);
+	dfi__visitors_leave(&server->strangers, &session->entry);
 	session->greeted = true;
 	server->n_sessions++;
 	evtimer_del(session->late);
@@ -113,7 +113,7 @@ static int identify(struct session *session, int fd)
 		dfi__address_peer_name(fd, session->name);
 		dfi__address_tune_tcp(fd);
 		if (dfi__visitors_address(
-			&server->strangers, fd, &session->place.origin))
+			&server->strangers, fd, &session->entry.origin))
 			return 0;
 		return dfi__fail(-ENOTCONN, "the client has gone");
 	}
@@ -130,7 +130,7 @@ static int identify(struct session *session, int fd)
 		    "the client of user %lu, whose pid is not visible here",
 		    (unsigned long)peer.uid);
 	session->pid = peer.pid;
-	session->place.origin = dfi__visitors_user(
+	session->entry.origin = dfi__visitors_user(
 	    &server->strangers, peer.uid);
 	return dfi__user_check(&peer, "the client", server->users,
 	    server->n_users,
@@ -148,10 +148,10 @@ static struct session *create(struct server *server)
 }
 
 /* It has not greeted. */
-static void evict(struct server *server, struct visitor_place *place)
+static void evict(struct server *server, struct visitor_entry *entry)
 {
-	struct session *session = (void *)((char *)place -
-	    offsetof(struct session, place));
+	struct session *session = (void *)((char *)entry -
+	    offsetof(struct session, entry));
 
 	if (dfi__log_is_due(&server->refusals[REFUSED_CROWDED]))
 		dfi__log_seldom(&server->refusals[REFUSED_CROWDED],
@@ -165,18 +165,18 @@ static void evict(struct server *server, struct visitor_place *place)
 
 bool dfi__session_evict(struct server *server)
 {
-	struct visitor_place *place = dfi__visitors_any(&server->strangers);
+	struct visitor_entry *entry = dfi__visitors_any(&server->strangers);
 
-	if (place)
-		evict(server, place);
-	return place;
+	if (entry)
+		evict(server, entry);
+	return entry;
 }
 
 static void start(struct session *session)
 {
 	struct server *server = session->server;
-	uint32_t origin = session->place.origin;
-	struct visitor_place *excess;
+	uint32_t origin = session->entry.origin;
+	struct visitor_entry *excess;
 
 	if (dfi__session_serve(session)) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
@@ -187,7 +187,7 @@ static void start(struct session *session)
 	excess = dfi__visitors_excess(&server->strangers, origin);
 	if (excess)
 		evict(server, excess);
-	dfi__visitors_enter(&server->strangers, &session->place, origin);
+	dfi__visitors_enter(&server->strangers, &session->entry, origin);
 	TAILQ_INSERT_TAIL(&server->live, session, link);
 }
 
@@ -251,6 +251,6 @@ void dfi__session_adopt(
 	session->stream = stream;
 	/* If the peer has left, the session is about to be freed. */
 	dfi__visitors_address(&server->strangers, bufferevent_getfd(stream),
-	    &session->place.origin);
+	    &session->entry.origin);
 	start(session);
 }

@@ -170,8 +170,7 @@ static struct entry *new_entry(
 }
 
 /* Put entry in the place of old, if there is one. -ENOMEM. */
-static int take_place(
-    struct table *table, struct entry *entry, struct entry *old)
+static int replace(struct table *table, struct entry *entry, struct entry *old)
 {
 	bool stays = old && old->lease && old->lease == entry->lease;
 	int ret = 0;
@@ -204,7 +203,7 @@ static int set(struct table *table, const struct table_put *put,
 
 	if (!entry)
 		return -ENOMEM;
-	ret = take_place(table, entry, old);
+	ret = replace(table, entry, old);
 	if (ret) {
 		free(entry);
 		return ret;

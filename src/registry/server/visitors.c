@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places are an array without gaps, so that a random one is found fast. */
+/* Entries are an array without gaps, so that a random one is found fast. */
 #include "visitors.h"
 
 #include <netinet/in.h>
@@ -11,12 +11,12 @@
 #include "registry/wire/address.h"
 #include "base/error.h"
 
-/* The part of the process's descriptors that places may have. */
+/* The part of the process's descriptors that entries may have. */
 #define FILES_PART 8
-#define PLACES_MIN 8
-/* How many random places are compared; the largest origin loses one. */
+#define ENTRIES_MIN 8
+/* How many random entries are compared; the largest origin loses one. */
 #define CANDIDATES 8
-/* How many are tried to find one of an origin with half of the places. */
+/* How many are tried to find one of an origin with half of the entries. */
 #define SEARCHES 64
 
 static uint32_t affordable(uint32_t max)
@@ -26,14 +26,14 @@ static uint32_t affordable(uint32_t max)
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
 	    limit.rlim_cur / FILES_PART < max)
 		max = (uint32_t)(limit.rlim_cur / FILES_PART);
-	return max < PLACES_MIN ? PLACES_MIN : max;
+	return max < ENTRIES_MIN ? ENTRIES_MIN : max;
 }
 
 int dfi__visitors_init(struct visitor_room *room, uint32_t max)
 {
 	*room = (struct visitor_room){ .max = affordable(max) };
-	room->places = calloc(room->max, sizeof(struct visitor_place *));
-	if (!room->places)
+	room->entries = calloc(room->max, sizeof(struct visitor_entry *));
+	if (!room->entries)
 		return dfi__fail(-ENOMEM, "no memory for the registry");
 	if (getrandom(&room->seed, sizeof(room->seed), GRND_NONBLOCK) < 0)
 		room->seed = (uintptr_t)room;
@@ -42,8 +42,8 @@ int dfi__visitors_init(struct visitor_room *room, uint32_t max)
 
 void dfi__visitors_free(struct visitor_room *room)
 {
-	free(room->places);
-	room->places = NULL;
+	free(room->entries);
+	room->entries = NULL;
 }
 
 /* splitmix64 */
@@ -79,35 +79,35 @@ bool dfi__visitors_address(
 	return true;
 }
 
-static struct visitor_place *random_place(struct visitor_room *room)
+static struct visitor_entry *random_entry(struct visitor_room *room)
 {
-	return room->places[mix(room->seed + ++room->random) % room->n];
+	return room->entries[mix(room->seed + ++room->random) % room->n];
 }
 
-/* Choose a place to free, one of this origin if it has too many. */
-static struct visitor_place *choose(
+/* Choose a entry to free, one of this origin if it has too many. */
+static struct visitor_entry *choose(
     struct visitor_room *room, bool crowded, uint32_t origin)
 {
-	struct visitor_place *best = NULL, *place;
+	struct visitor_entry *best = NULL, *entry;
 	uint32_t i;
 
 	for (i = 0; i < SEARCHES && (i < CANDIDATES || !best); i++) {
-		place = random_place(room);
-		if (crowded && place->origin != origin)
+		entry = random_entry(room);
+		if (crowded && entry->origin != origin)
 			continue;
-		if (place->spent)
-			return place;
+		if (entry->spent)
+			return entry;
 		if (!best ||
-		    room->n_of[place->origin] > room->n_of[best->origin])
-			best = place;
+		    room->n_of[entry->origin] > room->n_of[best->origin])
+			best = entry;
 	}
 	for (i = 0; !best; i++)
-		if (room->places[i]->origin == origin)
-			best = room->places[i];
+		if (room->entries[i]->origin == origin)
+			best = room->entries[i];
 	return best;
 }
 
-struct visitor_place *dfi__visitors_excess(
+struct visitor_entry *dfi__visitors_excess(
     struct visitor_room *room, uint32_t origin)
 {
 	bool crowded = room->n_of[origin] >= room->max / 2;
@@ -117,25 +117,25 @@ struct visitor_place *dfi__visitors_excess(
 	return choose(room, crowded, origin);
 }
 
-struct visitor_place *dfi__visitors_any(struct visitor_room *room)
+struct visitor_entry *dfi__visitors_any(struct visitor_room *room)
 {
 	return room->n ? choose(room, false, 0) : NULL;
 }
 
 void dfi__visitors_enter(
-    struct visitor_room *room, struct visitor_place *place, uint32_t origin)
+    struct visitor_room *room, struct visitor_entry *entry, uint32_t origin)
 {
-	place->index = room->n;
-	place->origin = origin;
-	room->places[room->n++] = place;
+	entry->index = room->n;
+	entry->origin = origin;
+	room->entries[room->n++] = entry;
 	room->n_of[origin]++;
 }
 
-void dfi__visitors_leave(struct visitor_room *room, struct visitor_place *place)
+void dfi__visitors_leave(struct visitor_room *room, struct visitor_entry *entry)
 {
-	struct visitor_place *last = room->places[--room->n];
+	struct visitor_entry *last = room->entries[--room->n];
 
-	room->n_of[place->origin]--;
-	room->places[place->index] = last;
-	last->index = place->index;
+	room->n_of[entry->origin]--;
+	room->entries[entry->index] = last;
+	last->index = entry->index;
 }

@@ -189,7 +189,7 @@ bool dfi__verbs_open_id(const union ip *at, struct rdma_cm_id **id)
 int dfi__verbs_hold(struct verbs *verbs)
 {
 	bool bound = dfi__verbs_open_id(&verbs->device.address, &verbs->hold);
-	struct verbs_place place;
+	struct verbs_location location;
 	int ret;
 
 	if (!verbs->hold)
@@ -197,12 +197,12 @@ int dfi__verbs_hold(struct verbs *verbs)
 		    &verbs->device, "rdma_create_id", errno);
 	if (bound && verbs->hold->verbs == verbs->device.context)
 		return 0;
-	place = dfi__verbs_gid(&verbs->device);
-	ret = dfi__verbs_check_files(place.text, errno);
+	location = dfi__verbs_gid(&verbs->device);
+	ret = dfi__verbs_check_files(location.text, errno);
 	rdma_destroy_id(verbs->hold);
 	return ret ? ret
 		   : dfi__fail(-ENODEV, "verbs: %s at %s has just been removed",
-			 place.text, verbs->device.address_text);
+			 location.text, verbs->device.address_text);
 }
 
 static int fail_listen(const struct verbs *verbs, const char *call)

@@ -181,7 +181,7 @@ static bool is_known(uint16_t refusal)
 }
 
 /* A refusal proves nothing, and may say anything. */
-static int fail_refused(const struct verbs_place *place, const char *peer,
+static int fail_refused(const struct verbs_location *location, const char *peer,
     const struct verbs_handshake *answer)
 {
 	uint16_t refusal = answer->refusal;
@@ -190,27 +190,27 @@ static int fail_refused(const struct verbs_place *place, const char *peer,
 		return dfi__fail(-ECONNREFUSED,
 		    "verbs: %s: %s refused the connection, for no reason that "
 		    "is known (%u): is it a process of this library?",
-		    place->text, peer, refusal);
+		    location->text, peer, refusal);
 	return dfi__fail(-(int)refusal,
-	    "verbs: %s: %s refused the connection: %s", place->text, peer,
+	    "verbs: %s: %s refused the connection: %s", location->text, peer,
 	    refusal == EACCES ? "it doesn't know us as a member"
 			      : strerror(refusal));
 }
 
 static int other_version(
-    const struct verbs_place *place, uint16_t version, const char *peer)
+    const struct verbs_location *location, uint16_t version, const char *peer)
 {
 	return dfi__fail(-EPROTO,
 	    "verbs: %s: the process at %s speaks version %u over RDMA, this "
 	    "one %u: use the same version of the library",
-	    place->text, peer, version, VERBS_HANDSHAKE_VERSION);
+	    location->text, peer, version, VERBS_HANDSHAKE_VERSION);
 }
 
 int dfi__verbs_accepted(const struct verbs *verbs,
     const struct rdma_cm_event *event, uint64_t nonce, const char *peer)
 {
 	const struct rdma_conn_param *param = &event->param.conn;
-	struct verbs_place place = dfi__verbs_gid(&verbs->device);
+	struct verbs_location location = dfi__verbs_gid(&verbs->device);
 	uint16_t refusal = check_answer(verbs, event, nonce);
 	struct verbs_handshake answer = { .magic = 0 };
 
@@ -220,17 +220,17 @@ int dfi__verbs_accepted(const struct verbs *verbs,
 		memcpy(&answer, param->private_data, sizeof(answer));
 	if (answer.magic == VERBS_HANDSHAKE_MAGIC &&
 	    answer.version != VERBS_HANDSHAKE_VERSION)
-		return other_version(&place, answer.version, peer);
+		return other_version(&location, answer.version, peer);
 	return dfi__fail(-(int)refusal,
 	    "verbs: %s: the process that accepts at %s has not proved that it "
 	    "is a member of this registry: is it at the same registry?",
-	    place.text, peer);
+	    location.text, peer);
 }
 
 int dfi__verbs_refused(const struct verbs *verbs,
     const struct rdma_cm_event *event, const char *peer)
 {
-	struct verbs_place place = dfi__verbs_gid(&verbs->device);
+	struct verbs_location location = dfi__verbs_gid(&verbs->device);
 	struct verbs_handshake answer = { .refusal = 0 };
 
 	if (event->param.conn.private_data &&
@@ -238,9 +238,9 @@ int dfi__verbs_refused(const struct verbs *verbs,
 		memcpy(&answer, event->param.conn.private_data, sizeof(answer));
 	if (answer.magic != VERBS_HANDSHAKE_MAGIC)
 		return dfi__fail(-ECONNREFUSED,
-		    "verbs: %s: nobody listens at %s (%s)", place.text, peer,
+		    "verbs: %s: nobody listens at %s (%s)", location.text, peer,
 		    event->status < 0 ? strerror(-event->status) : "rejected");
 	if (answer.version != VERBS_HANDSHAKE_VERSION)
-		return other_version(&place, answer.version, peer);
-	return fail_refused(&place, peer, &answer);
+		return other_version(&location, answer.version, peer);
+	return fail_refused(&location, peer, &answer);
 }

@@ -63,7 +63,8 @@ static int opening_failed(
     const struct verbs_remote *remote, uint32_t ring, int err)
 {
 	const char *peer = remote->conn->peer;
-	struct verbs_place place = dfi__verbs_gid(&remote->conn->verbs->device);
+	struct verbs_location location = dfi__verbs_gid(
+	    &remote->conn->verbs->device);
 
 	if (err == -ECONNRESET && atomic_observe(&remote->conn->broken))
 		return dfi__verbs_lost(remote);
@@ -72,22 +73,22 @@ static int opening_failed(
 		return dfi__fail(err,
 		    "verbs: %s: ring %u at %s has had a writer: a flow runs "
 		    "once",
-		    place.text, ring, peer);
+		    location.text, ring, peer);
 	case -EBUSY:
 		return dfi__fail(err,
 		    "verbs: %s: the connection with %s has the counter open "
 		    "already: it may be opened once over each",
-		    place.text, peer);
+		    location.text, peer);
 	case -ECONNRESET:
 		return dfi__fail(err, "verbs: %s: %s has closed the region",
-		    place.text, peer);
+		    location.text, peer);
 	case -ETIMEDOUT:
 		return dfi__fail(err,
 		    "verbs: %s: %s did not answer the request for ring %u",
-		    place.text, peer, ring);
+		    location.text, peer, ring);
 	default:
 		return dfi__fail(err,
-		    "verbs: %s: %s refused to open ring %u: %s", place.text,
+		    "verbs: %s: %s refused to open ring %u: %s", location.text,
 		    peer, ring, strerror(-err));
 	}
 }

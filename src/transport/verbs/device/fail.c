@@ -48,30 +48,30 @@ int dfi__verbs_check_files(const char *what, int err)
 	    : 0;
 }
 
-struct verbs_place dfi__verbs_port(const struct verbs_device *device)
+struct verbs_location dfi__verbs_port(const struct verbs_device *device)
 {
-	struct verbs_place place;
+	struct verbs_location location;
 
-	snprintf(place.text, sizeof(place.text), "%s port %u", device->name,
-	    device->port);
-	return place;
+	snprintf(location.text, sizeof(location.text), "%s port %u",
+	    device->name, device->port);
+	return location;
 }
 
-struct verbs_place dfi__verbs_gid(const struct verbs_device *device)
+struct verbs_location dfi__verbs_gid(const struct verbs_device *device)
 {
-	struct verbs_place place = dfi__verbs_port(device);
-	size_t used = strlen(place.text);
+	struct verbs_location location = dfi__verbs_port(device);
+	size_t used = strlen(location.text);
 
 	if (device->gid[0])
-		snprintf(place.text + used, sizeof(place.text) - used,
+		snprintf(location.text + used, sizeof(location.text) - used,
 		    ", GID %d %s", device->gid_index, device->gid);
-	return place;
+	return location;
 }
 
 int dfi__verbs_fail_os(
-    const struct verbs_place *place, const char *what, int err)
+    const struct verbs_location *location, const char *what, int err)
 {
-	const char *where = place ? place->text : "";
+	const char *where = location ? location->text : "";
 	int ret = dfi__verbs_check_files(what, err);
 
 	return ret
@@ -83,16 +83,16 @@ int dfi__verbs_fail_os(
 int dfi__verbs_fail_port(
     const struct verbs_device *device, const char *what, int err)
 {
-	struct verbs_place place = dfi__verbs_port(device);
+	struct verbs_location location = dfi__verbs_port(device);
 
-	return dfi__verbs_fail_os(&place, what, err);
+	return dfi__verbs_fail_os(&location, what, err);
 }
 
 int dfi__verbs_fail_register(
     const struct verbs_device *device, uint64_t size, int err)
 {
 	uint64_t limit, room = dfi__memory_lock_room(&limit);
-	struct verbs_place place = dfi__verbs_port(device);
+	struct verbs_location location = dfi__verbs_port(device);
 
 	if (err == ENOMEM && limit != UINT64_MAX)
 		return dfi__fail(-ENOMEM,
@@ -100,22 +100,22 @@ int dfi__verbs_fail_register(
 		    "be locked, %lu bytes in all, of which %lu are left: raise "
 		    "the limit (ulimit -l), or make rings smaller "
 		    "(segment_count, DFI_RING_MEMORY)",
-		    place.text, (unsigned long)size, (unsigned long)limit,
+		    location.text, (unsigned long)size, (unsigned long)limit,
 		    (unsigned long)room);
 	if (err == ENOMEM)
 		return dfi__fail(-ENOMEM,
 		    "verbs: %s: registering %lu bytes: %s, though there is no "
 		    "limit on locked memory: free memory, or make rings "
 		    "smaller (segment_count, DFI_RING_MEMORY)",
-		    place.text, (unsigned long)size, strerror(err));
+		    location.text, (unsigned long)size, strerror(err));
 	return dfi__fail(-EIO, "verbs: %s: registering %lu bytes: %s",
-	    place.text, (unsigned long)size, strerror(err));
+	    location.text, (unsigned long)size, strerror(err));
 }
 
 int dfi__verbs_fail_cm(
     const struct verbs_device *device, const char *what, int err)
 {
-	struct verbs_place place = dfi__verbs_gid(device);
+	struct verbs_location location = dfi__verbs_gid(device);
 
-	return dfi__verbs_fail_os(&place, what, err);
+	return dfi__verbs_fail_os(&location, what, err);
 }

@@ -11,11 +11,11 @@ struct verbs_device;
  * Where a call failed, for its error text: the device and port, with the GID if
  * one is known and the network is involved.
  */
-struct verbs_place {
+struct verbs_location {
 	char text[128];
 };
-struct verbs_place dfi__verbs_port(const struct verbs_device *device);
-struct verbs_place dfi__verbs_gid(const struct verbs_device *device);
+struct verbs_location dfi__verbs_port(const struct verbs_device *device);
+struct verbs_location dfi__verbs_gid(const struct verbs_device *device);
 
 /*
  * Check a call that failed with this errno value: -EMFILE with a text if it
@@ -25,10 +25,10 @@ int dfi__verbs_check_files(const char *what, int err);
 
 /*
  * The error of a call that failed with this errno value: -EMFILE, -ENOMEM or
- * -EIO. The place may be NULL.
+ * -EIO. The location may be NULL.
  */
 int dfi__verbs_fail_os(
-    const struct verbs_place *place, const char *what, int err);
+    const struct verbs_location *location, const char *what, int err);
 
 /* The same for a call that concerns one queue, region or event of a device. */
 int dfi__verbs_fail_port(
