@@ -104,7 +104,8 @@ static char *lane_payload(const struct replica_writer *replica_writer)
  * With a shared ring: pass on the writer's result, and note the ring that
  * caused it.
  */
-static inline int broadcast_said(struct replica_writer *replica_writer, int ret)
+static inline int shared_ring_said(
+    struct replica_writer *replica_writer, int ret)
 {
 	replica_writer->short_of = replica_writer->shared_ring.short_of;
 	return ret;
@@ -163,7 +164,7 @@ int dfi__replica_open(struct replica_writer *replica_writer)
 	}
 	if (replica_writer->shared_ring.region)
 		return is_wanted(replica_writer)
-		    ? broadcast_said(
+		    ? shared_ring_said(
 			  replica_writer, writer_open(&replica_writer->lane))
 		    : 0;
 	ret = room(replica_writer, 1);
@@ -352,7 +353,7 @@ int dfi__replica_publish_part(
 		ret = 1;
 	else
 		ret = replica_writer->shared_ring.region
-		    ? broadcast_said(replica_writer,
+		    ? shared_ring_said(replica_writer,
 			  dfi__writer_room(&replica_writer->lane, 2))
 		    : room(replica_writer, 2);
 	if (ret > 0 && replica_writer->draw)

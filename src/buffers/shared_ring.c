@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "reader.h"
 
-static struct shared_ring *broadcast_of(struct remote *remote)
+static struct shared_ring *shared_ring_of(struct remote *remote)
 {
 	return (struct shared_ring *)(void *)((char *)remote -
 	    offsetof(struct shared_ring, remote));
@@ -19,7 +19,7 @@ static struct shared_ring *broadcast_of(struct remote *remote)
 
 static int publish(struct remote *remote, const struct transport_write *write)
 {
-	struct shared_ring *shared_ring = broadcast_of(remote);
+	struct shared_ring *shared_ring = shared_ring_of(remote);
 	_Atomic uint64_t *footer = (_Atomic uint64_t *)(void *)(remote->ring +
 	    write->footer_offset);
 	struct remote *target;
@@ -61,7 +61,7 @@ void dfi__shared_ring_sync(struct shared_ring *shared_ring)
  */
 static int gather_credits(struct remote *remote)
 {
-	struct shared_ring *shared_ring = broadcast_of(remote);
+	struct shared_ring *shared_ring = shared_ring_of(remote);
 	struct ring_credit *credit = (struct ring_credit *)(void *)remote->ring;
 	uint64_t ahead, most = 0;
 	struct writer *ring;
@@ -99,7 +99,7 @@ static int slot_is_free(struct remote *remote)
 	return 1;
 }
 
-static const struct transport_ops broadcast_ops = {
+static const struct transport_ops shared_ring_ops = {
 	.name = "shared_ring",
 	.ring.write = publish,
 	.ring.progress = gather_credits,
@@ -115,7 +115,7 @@ int dfi__shared_ring_init(struct shared_ring *shared_ring,
 	int ret;
 
 	*shared_ring = (struct shared_ring){
-		.transport.ops = &broadcast_ops,
+		.transport.ops = &shared_ring_ops,
 		.writer = writer,
 		.rings = rings,
 		.n_rings = n_rings,

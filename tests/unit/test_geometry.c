@@ -35,15 +35,16 @@ Test(geometry, many_rings_share)
 
 Test(geometry, a_ring_for_all_targets_has_what_they_would_have)
 {
-	cr_assert_eq(dfi__geometry_broadcast_bytes(1 * MIB, 1, 1), 4 * MIB);
-	cr_assert_eq(dfi__geometry_broadcast_bytes(1 * MIB, 1, 2), 8 * MIB);
-	cr_assert_eq(dfi__geometry_broadcast_bytes(1 * MIB, 1, 4), 16 * MIB);
-	cr_assert_eq(dfi__geometry_broadcast_bytes(2 * MIB, 1, 2), 16 * MIB);
+	cr_assert_eq(dfi__geometry_shared_ring_bytes(1 * MIB, 1, 1), 4 * MIB);
+	cr_assert_eq(dfi__geometry_shared_ring_bytes(1 * MIB, 1, 2), 8 * MIB);
+	cr_assert_eq(dfi__geometry_shared_ring_bytes(1 * MIB, 1, 4), 16 * MIB);
+	cr_assert_eq(dfi__geometry_shared_ring_bytes(2 * MIB, 1, 2), 16 * MIB);
 	/* But not more than the flow. */
-	cr_assert_eq(dfi__geometry_broadcast_bytes(1 * MIB, 1, 64), 16 * MIB);
-	cr_assert_eq(dfi__geometry_broadcast_bytes(1 * MIB, 4, 3), 4 * MIB);
-	cr_assert_eq(dfi__geometry_broadcast_bytes(1 * MIB, 4, 8), 4 * MIB);
+	cr_assert_eq(dfi__geometry_shared_ring_bytes(1 * MIB, 1, 64), 16 * MIB);
+	cr_assert_eq(dfi__geometry_shared_ring_bytes(1 * MIB, 4, 3), 4 * MIB);
+	cr_assert_eq(dfi__geometry_shared_ring_bytes(1 * MIB, 4, 8), 4 * MIB);
 	/* Many sources: as one target of theirs. */
-	cr_assert_eq(dfi__geometry_broadcast_bytes(1 * MIB, 16, 16), 1 * MIB);
-	cr_assert_eq(dfi__geometry_broadcast_bytes(1 * MIB, 64, 4), 256 * KIB);
+	cr_assert_eq(dfi__geometry_shared_ring_bytes(1 * MIB, 16, 16), 1 * MIB);
+	cr_assert_eq(
+	    dfi__geometry_shared_ring_bytes(1 * MIB, 64, 4), 256 * KIB);
 }

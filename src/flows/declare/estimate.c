@@ -207,7 +207,7 @@ static int fill(
 	estimate->segment_size = flow->segment_size;
 	estimate->segment_count = flow->segment_count;
 	estimate->rings = (uint64_t)flow->n_sources *
-	    (flow_is_broadcast(flow) ? 1 : flow->n_targets);
+	    (flow_has_shared_ring(flow) ? 1 : flow->n_targets);
 	estimate->ring_payload_bytes = (uint64_t)geometry.segment_bytes *
 	    flow->segment_count;
 	estimate->ring_bytes = slots.ring_size;

@@ -55,7 +55,7 @@ uint64_t dfi__geometry_ring_bytes(
 	return min_u64(ring, share);
 }
 
-uint64_t dfi__geometry_broadcast_bytes(
+uint64_t dfi__geometry_shared_ring_bytes(
     uint64_t l2_bytes, uint32_t n_sources, uint32_t n_targets)
 {
 	uint64_t one = dfi__geometry_ring_bytes(l2_bytes, n_sources, 1);
@@ -68,8 +68,8 @@ uint64_t dfi__geometry_broadcast_bytes(
 static uint64_t share(uint64_t l2_bytes, const struct flow *flow,
     uint32_t n_sources, uint32_t n_targets)
 {
-	if (flow_is_broadcast(flow))
-		return dfi__geometry_broadcast_bytes(
+	if (flow_has_shared_ring(flow))
+		return dfi__geometry_shared_ring_bytes(
 		    l2_bytes, n_sources, n_targets);
 	/*
 	 * Each target of a multicast group has its own rings, but a source

@@ -29,7 +29,7 @@ uint64_t dfi__geometry_ring_bytes(
  * that this target has read last; in a small ring their lines are in the
  * target's caches.
  */
-uint64_t dfi__geometry_broadcast_bytes(
+uint64_t dfi__geometry_shared_ring_bytes(
     uint64_t l2_bytes, uint32_t n_sources, uint32_t n_targets);
 
 #endif

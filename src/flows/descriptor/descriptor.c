@@ -92,8 +92,8 @@ struct ring_geometry dfi__flow_geometry(const struct flow *flow)
 {
 	struct ring_geometry geometry = dfi__flow_slots_geometry(flow);
 
-	return flow_is_broadcast(flow) ? ring_geometry_apart(geometry)
-				       : geometry;
+	return flow_has_shared_ring(flow) ? ring_geometry_apart(geometry)
+					  : geometry;
 }
 
 bool dfi__node_is_process(const struct node *a, const struct node *b)

@@ -106,7 +106,7 @@ static inline bool flow_is_multicast(const struct flow *flow)
 }
 
 /* Whether all targets read one ring, in memory of the source. */
-static inline bool flow_is_broadcast(const struct flow *flow)
+static inline bool flow_has_shared_ring(const struct flow *flow)
 {
 	return flow->replication == DFI_REPLICATION_MULTICAST &&
 	    transport_is_memory(flow->transport);

@@ -232,7 +232,7 @@ static bool replication_is_sane(const struct flow *flow)
 	if (flow_is_multicast(flow))
 		return flow->multicast_address[0] != '\0';
 	return flow->replication == DFI_REPLICATION_NAIVE ||
-	    flow_is_broadcast(flow);
+	    flow_has_shared_ring(flow);
 }
 
 /* Making the plan checks the rest. */

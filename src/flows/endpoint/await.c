@@ -223,7 +223,7 @@ static int check_attached(struct dfi_target *target)
 {
 	struct wait_time *time = &target->wait_time;
 
-	if (dfi__peers_all_there(&target->sources)) {
+	if (dfi__peers_all_attached(&target->sources)) {
 		time->deadline = DEADLINE_NEVER;
 		return 0;
 	}
@@ -291,7 +291,7 @@ int dfi__target_wait(struct dfi_target *target)
 	int ret;
 
 	if (time->deadline != DEADLINE_NEVER &&
-	    dfi__peers_all_there(&target->sources))
+	    dfi__peers_all_attached(&target->sources))
 		time->deadline = DEADLINE_NEVER;
 	attach_deadline = time->deadline;
 	target->wait.unwoken = dfi__target_is_unwoken(target);

@@ -179,7 +179,7 @@ static int open_segments(struct dfi_source *source)
 			    "flow '%s': %s %u has been attached before: a "
 			    "flow runs once",
 			    source->flow.name, SOURCE_ID(source));
-	if (flow_is_broadcast(&source->flow))
+	if (flow_has_shared_ring(&source->flow))
 		for (t = 0; t < source->n_remotes; t++)
 			if (!source->rings[t].cancelled)
 				dfi__shared_ring_open(

@@ -123,7 +123,7 @@ static int open_remote(struct dfi_source *source, uint32_t target,
 static int open_ring(
     struct dfi_source *source, uint32_t target, int64_t deadline)
 {
-	struct region *slots = flow_is_broadcast(&source->flow)
+	struct region *slots = flow_has_shared_ring(&source->flow)
 	    ? source->replica_writer->shared_ring.region
 	    : NULL;
 	struct opening opening = { source, target };

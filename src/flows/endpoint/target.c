@@ -152,7 +152,7 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 		return ret;
 	if (*deadline != DEADLINE_NEVER)
 		*deadline += clock_now_ns() - start;
-	if (flow_is_broadcast(&target->flow))
+	if (flow_has_shared_ring(&target->flow))
 		expect_slots(target);
 	dfi__region_init(target->region);
 	for (i = 0; i < target->n_readers; i++) {

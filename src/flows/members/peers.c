@@ -188,7 +188,7 @@ static struct registry_watch *take_flow_watch(struct peers *peers)
 {
 	struct registry_watch *watch = peers->flow_watch;
 
-	if (!watch || !dfi__peers_all_there(peers))
+	if (!watch || !dfi__peers_all_attached(peers))
 		return NULL;
 	peers->flow_watch = NULL;
 	return watch;
@@ -421,7 +421,7 @@ int dfi__peers_watch_flow(struct peers *peers, int64_t deadline)
 	char key[KEY_SIZE];
 	int ret;
 
-	if (dfi__peers_all_there(peers))
+	if (dfi__peers_all_attached(peers))
 		return 0;
 	dfi__flow_key(key, peers->flow->name);
 	ret = dfi__client_watch_key(

@@ -120,7 +120,7 @@ bool dfi__peers_await_gone(
     struct peers *peers, uint32_t index, int64_t deadline);
 
 /* Whether every peer has attached. */
-bool dfi__peers_all_there(struct peers *peers);
+bool dfi__peers_all_attached(struct peers *peers);
 
 /*
  * Whether peers are missing that can't attach any more: the flow is gone, or

@@ -20,7 +20,7 @@ static uint32_t find_state(struct peers *peers, uint32_t state)
 	return i;
 }
 
-bool dfi__peers_all_there(struct peers *peers)
+bool dfi__peers_all_attached(struct peers *peers)
 {
 	return find_state(peers, PEER_ABSENT) == peers->n;
 }
@@ -28,14 +28,14 @@ bool dfi__peers_all_there(struct peers *peers)
 bool dfi__peers_expected(struct peers *peers)
 {
 	return !atomic_peek(&peers->flow_gone) &&
-	    !atomic_peek(&peers->cut_off) && !dfi__peers_all_there(peers);
+	    !atomic_peek(&peers->cut_off) && !dfi__peers_all_attached(peers);
 }
 
 bool dfi__peers_cannot_attach(struct peers *peers)
 {
 	return (atomic_peek(&peers->flow_gone) ||
 		   atomic_peek(&peers->cut_off)) &&
-	    !dfi__peers_all_there(peers);
+	    !dfi__peers_all_attached(peers);
 }
 
 /* Write "source 2 of 4", or "source 2 and 1 more of 4"; returns how many. */
@@ -152,7 +152,7 @@ int dfi__peers_await(struct peers *peers, int64_t deadline)
 	pthread_mutex_lock(&peers->lock);
 	for (;;) {
 		gone = find_state(peers, PEER_GONE);
-		if (gone < peers->n || dfi__peers_all_there(peers))
+		if (gone < peers->n || dfi__peers_all_attached(peers))
 			break;
 		if (dfi__peers_cannot_attach(peers)) {
 			ret = dfi__peers_flow_gone(peers);
@@ -167,7 +167,7 @@ int dfi__peers_await(struct peers *peers, int64_t deadline)
 		}
 		if (pthread_cond_timedwait(
 			&peers->changed, &peers->lock, &until) == ETIMEDOUT) {
-			if (!dfi__peers_all_there(peers))
+			if (!dfi__peers_all_attached(peers))
 				ret = dfi__peers_missing(peers);
 			break;
 		}
