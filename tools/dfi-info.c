@@ -145,7 +145,7 @@ static int add_flow(void *arg, const struct dfi_flow_info *info)
 	    info->transport ? WORD(transports, info->transport) : "",
 	    info->verify == DFI_VERIFY_CHECKSUM ? ", verified" : "");
 	if (info->loss_policy == DFI_LOSS_NOTIFY)
-		printf("  losses    are told, %u us after others came\n",
+		printf("  losses    are reported, %u us after others came\n",
 		    info->gap_timeout_us);
 	printf("  schema    %s (%u bytes)\n",
 	    escape_text(text, sizeof(text), info->schema), info->tuple_size);

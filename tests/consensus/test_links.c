@@ -198,7 +198,7 @@ static void await_change(struct links *links)
 	cr_assert(is_up);
 }
 
-Test(links, a_peer_that_is_silent_gets_time_for_a_lost_datagram)
+Test(links, a_peer_that_is_quiet_gets_time_for_a_lost_datagram)
 {
 	struct links *links = open_links();
 	struct link_setup setup = {

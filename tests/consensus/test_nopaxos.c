@@ -757,7 +757,7 @@ Test(nopaxos, a_follower_that_restarts_learns_decided_no_ops_again)
 	close_world(world);
 }
 
-Test(nopaxos, a_new_leader_keeps_what_clients_were_told)
+Test(nopaxos, a_new_leader_keeps_what_clients_were_answered)
 {
 	struct world *world = open_world(0);
 	uint64_t first, slot;

@@ -634,7 +634,7 @@ Test(paxos, reads_are_confirmed_by_a_majority)
 	close_world(world);
 }
 
-Test(paxos, nothing_is_told_before_the_disk_has_it)
+Test(paxos, nothing_is_answered_before_the_disk_has_it)
 {
 	struct world *world = open_world(3, 3, true);
 	struct node *node;

@@ -309,7 +309,7 @@ Test(barrier, name_is_free_before_all_have_asked_who_was_lost)
 		cr_assert_eq(dfi_barrier_close(next[i].barrier), 0);
 }
 
-Test(barrier, members_that_disagree_on_their_number_are_told)
+Test(barrier, members_that_disagree_on_their_number_get_an_error)
 {
 	struct dfi_barrier *first = open_member(2, 0), *second;
 

@@ -678,7 +678,7 @@ Test(groups, estimate_counts_the_sets)
 	cr_assert_eq(with.ring_payload_bytes, without.ring_payload_bytes);
 }
 
-static bool is_told(void *arg)
+static bool is_reported(void *arg)
 {
 	int ret = push(arg, BIT(0) | BIT(2), 0);
 
@@ -695,7 +695,7 @@ TEST_EACH(set_whose_targets_have_all_cancelled_is_dropped)
 	cr_assert_eq(dfi_target_cancel(targets[0]), 0);
 	cr_assert_eq(dfi_target_cancel(targets[2]), 0);
 	/* Target 1 skips tuples that were sent before that was known. */
-	while (!is_told(source)) {
+	while (!is_reported(source)) {
 		(void)consume(targets[1]);
 		(void)consume(targets[3]);
 	}

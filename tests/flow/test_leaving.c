@@ -356,12 +356,12 @@ static void cancel_without_registry(bool again)
 	check_connections();
 }
 
-Test(cancel, that_the_registry_missed_is_told_by_the_next_call)
+Test(cancel, that_the_registry_missed_is_reported_by_the_next_call)
 {
 	cancel_without_registry(true);
 }
 
-Test(cancel, that_the_registry_missed_is_told_by_closing)
+Test(cancel, that_the_registry_missed_is_reported_by_closing)
 {
 	cancel_without_registry(false);
 }
@@ -477,7 +477,7 @@ Test(cancel, while_a_source_attaches)
 	check_connections();
 }
 
-Test(cancel, is_told_by_every_way_to_push)
+Test(cancel, is_reported_by_every_way_to_push)
 {
 	struct kv kvs[4] = { { 0, 0 } };
 	struct dfi_source_cursor cursor;

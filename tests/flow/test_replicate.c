@@ -525,7 +525,7 @@ static bool push_is_refused(void *arg)
 	return ret == -EPIPE;
 }
 
-TEST_EACH(source_whose_targets_have_all_cancelled_is_told)
+TEST_EACH(source_whose_targets_have_all_cancelled_gets_an_error)
 {
 	struct dfi_source *source = start(2, 0);
 

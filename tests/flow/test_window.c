@@ -625,7 +625,7 @@ static uint64_t key_of(uint32_t target, uint32_t n_targets)
 	return key;
 }
 
-Test(window, a_mark_tells_targets_that_got_nothing)
+Test(window, a_mark_reaches_targets_that_got_nothing)
 {
 	uint64_t keys[] = { key_of(0, 2), key_of(1, 2) };
 	struct dfi_source *source;

@@ -167,7 +167,7 @@ static void expect_lost(
 }
 
 /* The child inherits all of its parent, and lives on. */
-Test(openings, are_told_of_a_target_whose_child_lives_on)
+Test(openings, learn_of_a_target_whose_child_lives_on)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct worker_tuple tuple;
@@ -199,7 +199,7 @@ Test(openings, are_told_of_a_target_whose_child_lives_on)
  * The registry has dropped a stopped target whose process still lives. Another
  * stopped one holds the source up until it asks.
  */
-Test(openings, are_told_of_a_target_whose_lease_is_over)
+Test(openings, learn_of_a_target_whose_lease_is_over)
 {
 	struct child targets[2];
 	struct opening opening;
@@ -221,7 +221,7 @@ Test(openings, are_told_of_a_target_whose_lease_is_over)
  * The source has its ring at the target that holds the sequencer, and asks for
  * that when it has all rings.
  */
-Test(openings, are_told_of_a_holder_of_the_sequencer_whose_lease_is_over)
+Test(openings, learn_of_a_holder_of_the_sequencer_whose_lease_is_over)
 {
 	struct child targets[2];
 	struct opening opening;
@@ -258,7 +258,7 @@ static void await_no_flow(void)
 }
 
 /* The source that asks it does not get the next one's target. */
-Test(openings, are_told_of_the_end_of_an_earlier_run)
+Test(openings, learn_of_the_end_of_an_earlier_run)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *source;

@@ -340,7 +340,7 @@ Test(processes, forked_child_does_not_hide_it_from_a_registry_over_tcp)
 }
 
 /* A blocked endpoint, as here, must wake up. */
-Test(processes, source_that_waits_is_told_of_its_killed_target)
+Test(processes, source_that_waits_learns_of_its_killed_target)
 {
 	struct worker_tuple tuple;
 	struct dfi_source *source;

@@ -163,7 +163,7 @@ Test(replicate, targets_get_what_a_killed_source_had_sent_and_then_its_name)
 }
 
 /* The source sleeps on the ring of a target that lives, but reads nothing. */
-Test(replicate, waiting_source_is_told_which_target_was_killed)
+Test(replicate, waiting_source_learns_which_target_was_killed)
 {
 	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
 	struct dfi_source *source = NULL;

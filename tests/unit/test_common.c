@@ -126,7 +126,7 @@ Test(output, loses_nothing_in_a_pipe_that_does_not_block)
 	cr_assert_str_eq(printed, expected);
 }
 
-Test(output, that_does_not_fit_is_told_and_a_failure)
+Test(output, that_does_not_fit_is_reported_and_a_failure)
 {
 	int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
 	char text[MAX_SAID];
@@ -157,7 +157,7 @@ Test(output, ends_quietly_when_nobody_reads)
 	close(ends[1]);
 }
 
-Test(output, that_is_closed_is_told_if_there_is_any)
+Test(output, that_is_closed_is_reported_if_there_is_any)
 {
 	char text[MAX_SAID];
 

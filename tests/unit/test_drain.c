@@ -122,7 +122,7 @@ Test(drain, waits_for_a_target_that_wants_no_more, .timeout = 300)
 }
 
 /* Nobody misses what it has not acknowledged by then. */
-Test(drain, ends_at_a_target_that_wants_no_more_and_is_silent, .timeout = 300)
+Test(drain, ends_at_a_target_that_wants_no_more_and_is_quiet, .timeout = 300)
 {
 	start(UINT32_MAX, 1, DFI_WAIT_BLOCK);
 	writer.cancelled = true;

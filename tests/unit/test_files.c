@@ -67,7 +67,7 @@ static void assert_remedy(int ret, const char *who, unsigned n)
 }
 
 /* With any number of descriptors; one more would have been enough. */
-Test(files, that_a_thread_needs_are_told)
+Test(files, that_a_thread_needs_are_in_the_error)
 {
 	struct loop *loop;
 	int n;
@@ -118,7 +118,7 @@ Test(files, that_several_threads_need_at_once_end_no_process)
 	cr_assert_gt(n_started, 0);
 }
 
-Test(files, that_a_descriptor_to_poll_needs_are_told)
+Test(files, that_a_descriptor_to_poll_needs_are_in_the_error)
 {
 	struct notify *notify;
 	int n;
@@ -135,7 +135,7 @@ Test(files, that_a_descriptor_to_poll_needs_are_told)
 	dfi__notify_free(notify);
 }
 
-Test(files, that_a_registry_and_its_client_need_are_told)
+Test(files, that_a_registry_and_its_client_need_are_in_the_error)
 {
 	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
 	struct registry_client *client;
@@ -191,7 +191,7 @@ static pid_t fork_registry(const char *address)
 }
 
 /* Whichever it is of all that it opens. */
-Test(files, that_a_context_needs_are_told)
+Test(files, that_a_context_needs_are_in_the_error)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	int n, ret = -EMFILE, status;
@@ -217,7 +217,7 @@ Test(files, that_a_context_needs_are_told)
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
 }
 
-Test(files, that_shared_memory_needs_are_told)
+Test(files, that_shared_memory_needs_are_in_the_error)
 {
 	static const struct ring_layout layout = { .n_rings = 1,
 		.ring_size = 4096 };

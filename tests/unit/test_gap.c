@@ -131,7 +131,7 @@ static void expect_counted(uint64_t gaps, uint64_t lost_segments)
 	cr_assert_eq(seen.lost_segments, lost_segments);
 }
 
-Test(gap, is_counted_when_it_is_told)
+Test(gap, is_counted_when_it_is_reported)
 {
 	const void *tuple;
 
@@ -148,7 +148,7 @@ Test(gap, is_counted_when_it_is_told)
 	expect_counted(2, 4);
 }
 
-Test(gap, is_told_once_and_the_flow_goes_on)
+Test(gap, is_reported_once_and_the_flow_goes_on)
 {
 	const void *tuple;
 	struct dfi_gap gap;
@@ -193,7 +193,7 @@ Test(gap, is_of_one_source_only)
 	cr_assert_eq(((const struct kv *)tuple)->key, 99);
 }
 
-Test(gap, is_told_by_batches)
+Test(gap, is_reported_by_batches)
 {
 	struct dfi_batch batch;
 
@@ -209,7 +209,7 @@ Test(gap, is_told_by_batches)
 	dfi_target_release(target, &batch);
 }
 
-Test(gap, is_told_by_cursors)
+Test(gap, is_reported_by_cursors)
 {
 	struct dfi_target_cursor cursor;
 	const struct kv *kv;
@@ -229,7 +229,7 @@ Test(gap, is_told_by_cursors)
 	cr_assert_eq(dfi_target_cursor_close(cursor), 0);
 }
 
-Test(gap, is_told_by_groups_which_go_on)
+Test(gap, is_reported_by_groups_which_go_on)
 {
 	struct dfi_target_group_attr attr = DFI_TARGET_GROUP_ATTR_INIT;
 	struct dfi_target_group_batch batch;

@@ -255,13 +255,13 @@ static void lose_some(void)
 		free(ends[i].order);
 }
 
-Test(multicast_flows, losses_are_told_where_they_are)
+Test(multicast_flows, losses_are_reported_where_they_are)
 {
 	lose_some();
 }
 
 /* Also those of segments for others: their receivers are unknown. */
-Test(multicast_flows, losses_are_told_to_all_whoever_they_were_for)
+Test(multicast_flows, losses_are_reported_to_all_whoever_they_were_for)
 {
 	routing = DFI_ROUTE_DIRECT;
 	lose_some();
@@ -375,7 +375,7 @@ Test(multicast_flows, group_that_nothing_reaches_is_named)
 }
 
 Test(multicast_flows,
-    closing_waits_for_who_misses_something_as_long_as_it_is_told)
+    closing_waits_for_targets_that_miss_something_within_its_limit)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *source;

@@ -361,12 +361,12 @@ static void notify_seeds(const char *faults)
 	cr_assert_eq(sums.asked, 0);
 }
 
-Test(multicast_protocol, notify_tells_what_is_lost_of_1_percent)
+Test(multicast_protocol, notify_reports_what_is_lost_of_1_percent)
 {
 	notify_seeds("drop=0.01,duplicate=0.05");
 }
 
-Test(multicast_protocol, notify_tells_what_is_lost_of_20_percent)
+Test(multicast_protocol, notify_reports_what_is_lost_of_20_percent)
 {
 	notify_seeds("drop=0.2,duplicate=0.05");
 }
@@ -375,7 +375,7 @@ Test(multicast_protocol, notify_tells_what_is_lost_of_20_percent)
  * Later than gap_timeout counts as lost, so lost_is_what_was_dropped() does not
  * hold.
  */
-Test(multicast_protocol, notify_drops_what_comes_after_it_was_told_as_lost)
+Test(multicast_protocol, notify_drops_what_comes_after_it_was_reported_lost)
 {
 	uint64_t n = n_seeds(), seed;
 	struct net_plan plan;
@@ -429,14 +429,15 @@ static struct net_plan few_losses(bool ordered)
 	};
 }
 
-Test(multicast_protocol, notify_tells_adjacent_losses_at_once_and_each_gap_once)
+Test(multicast_protocol,
+    notify_reports_adjacent_losses_at_once_and_each_gap_once)
 {
 	struct net_plan plan = few_losses(false);
 
 	run(&plan, lose_six, six_are_lost);
 }
 
-Test(multicast_protocol, order_with_notify_tells_adjacent_losses_at_once)
+Test(multicast_protocol, order_with_notify_reports_adjacent_losses_at_once)
 {
 	struct net_plan plan = few_losses(true);
 
@@ -461,7 +462,7 @@ static void three_are_lost(const struct net *net)
 
 /* So that the positions are known when gap_timeout is over. */
 Test(multicast_protocol,
-    order_with_notify_tells_adjacent_losses_at_once_after_late_answers)
+    order_with_notify_reports_adjacent_losses_at_once_after_late_answers)
 {
 	struct net_plan plan = few_losses(true);
 
@@ -526,7 +527,7 @@ Test(multicast_protocol, order_is_one_if_what_is_lost_comes_again)
 	cr_assert_eq(sums.lost + sums.positions, 0);
 }
 
-Test(multicast_protocol, order_with_notify_tells_what_is_lost_of_1_percent)
+Test(multicast_protocol, order_with_notify_reports_what_is_lost_of_1_percent)
 {
 	uint64_t n = n_seeds() / 2;
 
@@ -536,7 +537,7 @@ Test(multicast_protocol, order_with_notify_tells_what_is_lost_of_1_percent)
 }
 
 /* Among them the answers with its position. */
-Test(multicast_protocol, order_with_notify_tells_what_is_lost_of_20_percent)
+Test(multicast_protocol, order_with_notify_reports_what_is_lost_of_20_percent)
 {
 	order_seeds(true, "drop=0.2,duplicate=0.1", n_seeds() / 2);
 	cr_assert_gt(sums.positions, sums.gaps);
@@ -544,7 +545,7 @@ Test(multicast_protocol, order_with_notify_tells_what_is_lost_of_20_percent)
 }
 
 Test(multicast_protocol,
-    order_with_notify_drops_what_comes_after_it_was_told_as_lost)
+    order_with_notify_drops_what_comes_after_it_was_reported_lost)
 {
 	uint64_t n = n_seeds() / 2, seed;
 	struct net_plan plan;

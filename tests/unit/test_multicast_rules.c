@@ -870,7 +870,7 @@ static void report_gaps(struct receiver *receiver)
 	cr_assert_eq(receiver->reader.lost_total, 2 + TUPLES);
 }
 
-Test(multicast_rules, t4_notify_tells_each_gap_once)
+Test(multicast_rules, t4_notify_reports_each_gap_once)
 {
 	for_receivers(report_gaps, true);
 }
@@ -889,7 +889,7 @@ static void report_no_younger(struct receiver *receiver)
 	cr_assert_eq(receiver->protocol.counts.lost, 1);
 }
 
-Test(multicast_rules, t4_notify_tells_nothing_that_may_still_come_in_time)
+Test(multicast_rules, t4_notify_reports_nothing_that_may_still_come_in_time)
 {
 	for_receivers(report_no_younger, true);
 }
@@ -912,7 +912,7 @@ static void report_window(struct receiver *receiver)
 	read_gap(receiver, W, W);
 }
 
-Test(multicast_rules, t4_notify_tells_of_a_whole_window)
+Test(multicast_rules, t4_notify_reports_a_whole_window)
 {
 	for_receivers(report_window, true);
 }
@@ -1078,7 +1078,7 @@ static void leave(struct receiver *receiver)
 	cr_assert_eq(sent.n, 0);
 }
 
-Test(multicast_rules, t6_who_has_closed_is_silent)
+Test(multicast_rules, t6_closed_receiver_is_quiet)
 {
 	for_receivers(leave, false);
 }
@@ -1357,7 +1357,7 @@ Test(multicast_rules, o5_gap_that_was_overtaken_is_asked_for_as_a_whole)
 }
 
 /* Nobody will tell the positions of the rest. */
-Test(multicast_rules, o5_dead_source_is_cut_behind_what_can_be_told)
+Test(multicast_rules, o5_dead_source_is_cut_behind_what_can_be_reported)
 {
 	struct receiver *receiver = start_ordered(0);
 

@@ -117,7 +117,7 @@ static bool is_readable(int fd, int timeout_ms)
 	return poll(&pollfd, 1, timeout_ms) == 1;
 }
 
-Test(positions, source_that_does_not_block_is_told_that_one_is_on_its_way)
+Test(positions, source_that_does_not_block_learns_that_one_is_on_its_way)
 {
 	struct dfi_source *source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	int fd = dfi_source_fd(source);

@@ -252,7 +252,7 @@ Test(client, a_watch_can_end_itself)
 	cr_assert_str_eq(ear.log, "+a=1 ");
 }
 
-Test(client, the_loss_of_the_registry_is_told_once_and_stays)
+Test(client, the_loss_of_the_registry_is_reported_once_and_stays)
 {
 	struct registry_watch *watch, *late;
 	struct registry_value value;

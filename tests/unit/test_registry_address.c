@@ -409,7 +409,7 @@ Test(address, a_client_waits_for_a_registry_that_just_starts)
 }
 
 /* As in a container with the socket, but not its directory. */
-Test(address, a_client_at_a_socket_that_is_mounted_alone_is_told_so)
+Test(address, a_client_at_a_socket_that_is_mounted_alone_learns_of_it)
 {
 	const char *address = fresh_address("registry");
 	struct registry_client *client;

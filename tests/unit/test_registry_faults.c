@@ -89,7 +89,7 @@ Test(server, the_keys_of_a_process_that_dies_vanish)
 	cr_assert_eq(lines_count("\n"), 0);
 }
 
-Test(server, a_lease_without_keepalive_expires_and_is_told)
+Test(server, a_lease_without_keepalive_expires_and_is_reported)
 {
 	struct registry_watch *watch;
 	struct raw quiet, endless;
@@ -598,7 +598,7 @@ Test(server_limits, connections_that_have_not_greeted_do_not_count)
 }
 
 /* It gets in, but only learns that its process has no place. */
-Test(server_limits, silent_connections_give_their_descriptors_to_others)
+Test(server_limits, quiet_connections_give_their_descriptors_to_others)
 {
 	struct raw quiet[4], other, raw;
 	int next = 0, n_ended = 0, i;

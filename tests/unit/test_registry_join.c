@@ -256,7 +256,7 @@ static void expect_event(struct raw *raw, uint64_t watch,
 }
 
 /* The reply to what comes next is the next message: there was none before. */
-Test(wire_join, unwatch_and_a_silent_delete_have_no_reply)
+Test(wire_join, unwatch_and_an_unanswered_delete_have_no_reply)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Unwatch unwatch = DFI__REGISTRY__UNWATCH__INIT;

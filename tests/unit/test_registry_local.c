@@ -282,7 +282,7 @@ static void hear_loss(void *arg, const struct registry_event *event)
 }
 
 /* With a walk over all watches for each one, this would be 10^9 steps. */
-Test(local, a_lost_client_tells_many_watches)
+Test(local, a_lost_client_notifies_many_watches)
 {
 	struct loss loss = { .n = 0 };
 	struct registry_interest interest = {

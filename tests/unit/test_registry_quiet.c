@@ -98,7 +98,7 @@ static void close_all(void)
 
 TestSuite(quiet_time, .init = lines_collect, .fini = close_all, .timeout = 300);
 
-Test(quiet_time, of_its_machine_for_as_long_as_the_lease_is_told_once)
+Test(quiet_time, of_its_machine_for_as_long_as_the_lease_is_reported_once)
 {
 	int64_t begin;
 
@@ -117,7 +117,7 @@ Test(quiet_time, of_its_machine_for_as_long_as_the_lease_is_told_once)
 	ear_expect(&ear, "LOST CUT BACK ");
 }
 
-Test(quiet_time, that_is_shorter_than_the_lease_is_not_told)
+Test(quiet_time, that_is_shorter_than_the_lease_is_not_reported)
 {
 	open_with(OWN_ADDRESS, 60000);
 	lose_to(EHOSTUNREACH);

@@ -198,7 +198,7 @@ Test(registry_key, another_one_is_refused)
 	expect_refusal(&other, -EACCES, "another key", "it has another key\n");
 }
 
-Test(registry_key, a_client_without_one_is_told_at_once)
+Test(registry_key, a_client_without_one_gets_an_error_at_once)
 {
 	int64_t start = clock_now_ns();
 
@@ -218,7 +218,7 @@ Test(registry_key, a_client_with_certificates_is_refused)
 	    &certs, -EACCES, "set DFI_REGISTRY_KEY", "it has no key");
 }
 
-Test(registry_key, of_a_limit_of_connections_the_client_is_told)
+Test(registry_key, of_a_limit_of_connections_the_client_learns)
 {
 	struct registry_client *second, *third;
 

@@ -138,7 +138,7 @@ Test(watches, an_event_finds_its_watch)
 	cr_assert_eq(watchers[2].heard[REGISTRY_PUT], 2);
 }
 
-Test(watches, each_is_told_of_a_loss_and_may_end_itself_and_others)
+Test(watches, each_learns_of_a_loss_and_may_end_itself_and_others)
 {
 	int64_t since = thread_ns();
 
@@ -158,7 +158,7 @@ Test(watches, each_is_told_of_a_loss_and_may_end_itself_and_others)
 	cr_assert_eq(watchers[7].heard[REGISTRY_BACK], 1);
 }
 
-Test(watches, each_is_told_of_missing_keys_and_may_end_itself_and_others)
+Test(watches, each_learns_of_missing_keys_and_may_end_itself_and_others)
 {
 	int64_t since;
 	unsigned i;

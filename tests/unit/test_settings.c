@@ -186,7 +186,7 @@ Test(settings, addresses_are_of_ip)
 	refuse("DFI_VERBS_ADDRESS", "10.0.0.1:80");
 }
 
-Test(settings, numbers_out_of_range_are_told_the_range)
+Test(settings, numbers_out_of_range_are_refused_with_the_range)
 {
 	static const char *const numbers[] = { "DFI_OPEN_TIMEOUT",
 		"DFI_REGISTRY_GRACE", "DFI_LINGER_US" };

@@ -743,7 +743,7 @@ static int start_quiet_owner(struct region_name *name, int backlog)
 	return fd;
 }
 
-Test(shm, report_of_a_process_that_is_gone_or_silent_is_an_error)
+Test(shm, report_of_a_process_that_is_gone_or_quiet_is_an_error)
 {
 	struct region_name name;
 	int quiet;

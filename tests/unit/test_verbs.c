@@ -663,7 +663,7 @@ Test(verbs, files_that_may_not_be_opened_are_refused_with_limit_and_remedy)
 	    dfi__verbs_fail_port(&verbs.device, "a queue", ENODEV), -EIO);
 }
 
-Test(verbs, memory_that_a_device_refuses_for_another_reason_is_told_so)
+Test(verbs, memory_that_a_device_refuses_for_another_reason_is_reported_so)
 {
 	cr_assert_eq(
 	    dfi__verbs_fail_register(&verbs.device, 123456, EFAULT), -EIO);

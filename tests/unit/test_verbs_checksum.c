@@ -569,7 +569,7 @@ Test(verbs_checksum, ring_that_was_left_unwritten_has_another_writer)
 	deliver_shuffled(64);
 }
 
-Test(verbs_checksum, nothing_is_shown_once_nobody_reads)
+Test(verbs_checksum, nothing_is_published_once_nobody_reads)
 {
 	start(64, 64);
 	export.closing = true;

@@ -168,7 +168,7 @@ Test(verbs_credit, last_credit_of_each_ring_comes_once_there_is_room)
 		    (unsigned long)last[i]);
 }
 
-Test(verbs_credit, link_that_is_closed_stays_until_the_peer_can_be_told)
+Test(verbs_credit, link_that_is_closed_stays_until_the_peer_can_be_notified)
 {
 	uint32_t i;
 

@@ -9,7 +9,7 @@
 #include "base/notify.h"
 #include "base/wait.h"
 
-Test(wait, for_nobody_looks_less_often_in_a_silence)
+Test(wait, for_nobody_looks_less_often_in_a_quiet_time)
 {
 	cr_assert_eq(wait_unwoken_ns(0), NS_PER_MS);
 	cr_assert_eq(wait_unwoken_ns(100 * NS_PER_MS), NS_PER_MS);
@@ -53,7 +53,7 @@ static int64_t sleep_ns(uint64_t progress)
 	return notify.timer_at - clock_now_ns();
 }
 
-Test(notify, for_nobody_looks_less_often_in_a_silence)
+Test(notify, for_nobody_looks_less_often_in_a_quiet_time)
 {
 	cr_assert_eq(dfi__notify_setup(), 0);
 	cr_assert_eq(dfi__notify_open(&notify), 0);

@@ -103,7 +103,7 @@ int dfi_target_gap(const struct dfi_target *target, struct dfi_gap *gap)
 		return dfi__fail(-EINVAL, "dfi_target_gap: gap is NULL");
 	if (!target->has_gap)
 		return dfi__fail(-ENOENT,
-		    "flow '%s': %s %u: no gap was told (-ENODATA)",
+		    "flow '%s': %s %u: no gap was reported (-ENODATA)",
 		    target->flow.name, TARGET_ID(target));
 	*gap = target->gap;
 	return 0;

@@ -250,7 +250,7 @@ static void log_wait(void *arg)
 	dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
 	dfi__log(DFI_LOG_INFO,
 	    "flow '%s': source %u waits for its position in the order, which "
-	    "the device of %s has not told for a second",
+	    "the device of %s has not answered for a second",
 	    source->flow.name, source->index, name);
 }
 
