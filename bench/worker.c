@@ -158,7 +158,7 @@ static struct device_use device_use(struct dfi *dfi)
 }
 
 /* Other threads may wait for this one, but the parent doesn't wait for them. */
-static void tell_failure(struct board *board, const struct seat *seat)
+static void report_failure(struct board *board, const struct seat *seat)
 {
 	if (seat->status)
 		atomic_store(&board->failed, 1);
@@ -187,7 +187,7 @@ static void run_round(struct thread *thread, uint32_t round)
 		seat->status = prepare(&worker, job, thread->process);
 	if (seat->active)
 		seat->before = device_use(worker.dfi);
-	tell_failure(board, seat);
+	report_failure(board, seat);
 	board_add(&board->ready);
 	board_wait(&board->go, round, NO_DEADLINE);
 	if (seat->active) {
@@ -200,7 +200,7 @@ static void run_round(struct thread *thread, uint32_t round)
 		seat->cpu_ns = thread_cpu_ns() - seat->cpu_ns;
 		seat->preempted = preemptions() - seat->preempted;
 		seat->after = device_use(worker.dfi);
-		tell_failure(board, seat);
+		report_failure(board, seat);
 		job->finish(&worker);
 	}
 	board_add(&board->done);

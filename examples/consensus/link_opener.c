@@ -37,12 +37,12 @@ struct opener {
 };
 
 /* Errors that time heals are not reported. */
-static void tell(struct link *link, int ret)
+static void log_failure(struct link *link, int ret)
 {
-	if (link->told || ret == -ETIMEDOUT || ret == -EEXIST ||
+	if (link->logged || ret == -ETIMEDOUT || ret == -EEXIST ||
 	    ret == -ECONNRESET || ret == -ENOTCONN || ret == -ENOENT)
 		return;
-	link->told = true;
+	link->logged = true;
 	complain("link %s: %s; trying again", link->setup.name, dfi_errmsg());
 }
 
@@ -242,13 +242,13 @@ static bool work(struct link *link)
 	}
 	ret = open_end(link);
 	if (!ret) {
-		link->told = false;
+		link->logged = false;
 		link->failures = 0;
 		link->backoff = 0;
 		give_to_owner(link);
 		return true;
 	}
-	tell(link, ret);
+	log_failure(link, ret);
 	close_ends(link);
 	if (link->setup.once) {
 		link->gone = true;

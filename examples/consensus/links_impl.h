@@ -42,7 +42,7 @@ struct link {
 	bool up, broken, dirty;
 	uint64_t written; /* targets since the last flush, a bit each */
 	/* The helper's. */
-	bool created, told;
+	bool created, logged;
 	bool late; /* the last try to connect took all its time */
 	uint64_t next_try, backoff;
 	unsigned failures;

@@ -197,11 +197,11 @@ static void keep_open(struct nopaxos *np, uint64_t now)
 {
 	const struct kv_command noop = { .op = KV_NOOP };
 	struct paxos *p = np->p;
-	uint64_t silence = np->setup.silence_ns;
+	uint64_t quiet = np->setup.quiet_ns;
 	unsigned i;
 
-	if (np->flow != np->path_flow || now - np->delivered_at > silence ||
-	    (now - np->opened_at > silence && !is_joined_by_most(np))) {
+	if (np->flow != np->path_flow || now - np->delivered_at > quiet ||
+	    (now - np->opened_at > quiet && !is_joined_by_most(np))) {
 		np->dead = np->path_flow;
 		end(np, now);
 		return;
@@ -258,9 +258,9 @@ static void hear(struct nopaxos *np, const struct kv_message *m)
 		np->answer_due = m->number != 0;
 		return;
 	}
-	if (np->told > np->exists)
-		np->exists = np->told;
-	np->told = m->number;
+	if (np->announced > np->exists)
+		np->exists = np->announced;
+	np->announced = m->number;
 	/* The leader goes by what this one has said it knows. */
 	if (m->session > p->fast.settled)
 		np->answer_due = true;

@@ -55,13 +55,12 @@ struct nopaxos_ops {
 };
 
 struct nopaxos_setup {
-	uint64_t probe_ns;   /* the leader pushes a no-op so often */
-	uint64_t silence_ns; /* and gives the flow up after it has had nothing
-				from it for so long */
-	uint64_t reopen_ns;  /* a ballot without a fast path lasts so long */
-	uint32_t window;     /* slots that are executed and not yet chosen */
-	size_t stash_bytes;  /* for segments that cannot be accepted yet */
-	unsigned bugs;       /* for tests: enum nopaxos_bug; 0 */
+	uint64_t probe_ns;  /* the leader pushes a no-op so often */
+	uint64_t quiet_ns;  /* of a flow until the leader gives it up */
+	uint64_t reopen_ns; /* a ballot without a fast path lasts so long */
+	uint32_t window;    /* slots that are executed and not yet chosen */
+	size_t stash_bytes; /* for segments that cannot be accepted yet */
+	unsigned bugs;      /* for tests: enum nopaxos_bug; 0 */
 };
 
 struct nopaxos_stats {

@@ -54,11 +54,11 @@ struct nopaxos {
 	uint64_t path_flow;
 	uint64_t first; /* number of the segment for the base slot */
 
-	uint64_t exists;   /* slots up to this were heard of */
-	uint64_t told;     /* by the last heartbeat */
-	uint64_t replied;  /* follower: voted, and said so to clients */
-	uint64_t executed; /* leader */
-	uint64_t barrier;  /* the last slot that it waited for the store with */
+	uint64_t exists;    /* slots up to this were heard of */
+	uint64_t announced; /* by the last heartbeat */
+	uint64_t replied;   /* follower: voted, and said so to clients */
+	uint64_t executed;  /* leader */
+	uint64_t barrier; /* the last slot that it waited for the store with */
 	uint64_t settle_position; /* disk: of the last decided no-op taken */
 	uint64_t settled_safe;    /* what of fast.settled is safe there */
 	uint64_t acked;           /* follower: accepted, and said so */

@@ -100,7 +100,8 @@ void np_begin_path(struct nopaxos *np)
 
 	np->path = p->fast.ballot;
 	np->path_leader = p->proposer;
-	np->exists = np->told = np->replied = np->executed = p->fast.base - 1;
+	np->exists = np->announced = np->replied = np->executed = p->fast.base -
+	    1;
 	np->settled_safe = p->fast.settled;
 	np->settle_position = 0;
 	np->acked = p->upto;

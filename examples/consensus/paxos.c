@@ -116,7 +116,7 @@ void kv_send(struct paxos *p, struct kv_message *message)
 }
 
 /* A message without a body: what fields has, beside what all messages have. */
-bool kv_tell(struct paxos *p, unsigned to, const struct kv_message *fields)
+bool kv_send_to(struct paxos *p, unsigned to, const struct kv_message *fields)
 {
 	struct kv_message *m = begin(p, to, fields, 0);
 
@@ -125,13 +125,13 @@ bool kv_tell(struct paxos *p, unsigned to, const struct kv_message *fields)
 	return m != NULL;
 }
 
-void kv_tell_all(struct paxos *p, const struct kv_message *fields)
+void kv_send_to_all(struct paxos *p, const struct kv_message *fields)
 {
 	unsigned i;
 
 	for (i = 0; i < p->setup.n_replicas; i++)
 		if (i != p->setup.self)
-			kv_tell(p, i, fields);
+			kv_send_to(p, i, fields);
 }
 
 /* A message with the entries from a slot on, up to last, that fit into it. */

@@ -37,7 +37,7 @@ static bool give_promise(
 	if (kv_ballot_leader(m->ballot) != m->from)
 		return false;
 	if (m->ballot < p->promised && !bug(p, OLD_BALLOT)) {
-		kv_tell(p, m->from,
+		kv_send_to(p, m->from,
 		    &(struct kv_message){ .type = KV_REFUSE,
 			.argument = m->ballot,
 			.status = hears_leader(p, now) });
@@ -221,7 +221,7 @@ void kv_send_accepted(struct paxos *p)
 	if (p->leader < 0 || !kv_promise_safe(p))
 		return;
 	kv_update_voted(p);
-	if (kv_tell(p, (unsigned)p->leader,
+	if (kv_send_to(p, (unsigned)p->leader,
 		&(struct kv_message){ .type = KV_ACCEPTED,
 		    .ballot = p->accepted,
 		    .slot = p->voted,

@@ -61,7 +61,7 @@ static void next_peer(struct paxos *p)
 /* Ask for the next part. One that takes no message is passed over. */
 static void fetch(struct paxos *p)
 {
-	if (!kv_tell(p, p->fetch_peer,
+	if (!kv_send_to(p, p->fetch_peer,
 		&(struct kv_message){ .type = KV_FETCH,
 		    .slot = p->fetch_least,
 		    .argument = p->fetch_got,
@@ -101,7 +101,7 @@ void kv_on_fetch(struct paxos *p, uint64_t now, const struct kv_message *m)
 	if (total == 0 || slot < least) {
 		if (p->commit >= least && !p->fetching)
 			kv_save(p);
-		kv_tell(p, m->from,
+		kv_send_to(p, m->from,
 		    &(struct kv_message){ .type = KV_SNAPSHOT,
 			.status = p->saving ? SNAPSHOT_WAIT : SNAPSHOT_NONE });
 		return;
@@ -209,7 +209,7 @@ void kv_catchup_tick(struct paxos *p)
 	    p->commit >= p->fetch_least)
 		p->fetching = false;
 	if (p->role == PAXOS_JOINING) {
-		kv_tell_all(p, &(struct kv_message){ .type = KV_JOIN });
+		kv_send_to_all(p, &(struct kv_message){ .type = KV_JOIN });
 		if (!kv_config_members(&p->config))
 			kv_start_fetch(p, 0, -1);
 	}

@@ -43,7 +43,7 @@ static void ask(struct paxos *p, unsigned to)
 		.slot = p->peers[to].part,
 	};
 
-	kv_tell(p, to, &m);
+	kv_send_to(p, to, &m);
 }
 
 /*
@@ -117,7 +117,7 @@ void kv_on_prevote(struct paxos *p, uint64_t now, const struct kv_message *m)
 
 	/* One that was removed does not know it yet: the leader tells it. */
 	kv_on_join(p, now, m);
-	kv_tell(p, m->from,
+	kv_send_to(p, m->from,
 	    &(struct kv_message){ .type = KV_PREVOTE_REPLY,
 		.slot = p->log.first,
 		.argument = m->ballot,

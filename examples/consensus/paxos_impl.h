@@ -217,8 +217,8 @@ static inline size_t kv_room(const struct paxos *p)
 struct kv_message *kv_begin(
     struct paxos *p, unsigned to, enum kv_message_type type, size_t body);
 void kv_send(struct paxos *p, struct kv_message *message);
-bool kv_tell(struct paxos *p, unsigned to, const struct kv_message *fields);
-void kv_tell_all(struct paxos *p, const struct kv_message *fields);
+bool kv_send_to(struct paxos *p, unsigned to, const struct kv_message *fields);
+void kv_send_to_all(struct paxos *p, const struct kv_message *fields);
 struct kv_message *kv_begin_entries(struct paxos *p, unsigned to,
     enum kv_message_type type, uint64_t slot, uint64_t last);
 void kv_append(struct paxos *p, enum kv_record_type type, kv_ballot ballot,

@@ -36,7 +36,7 @@ void kv_heartbeats(struct paxos *p)
 		.number = is_fast(p) ? p->upto : 0,
 		.session = is_fast(p) ? p->fast.decided : 0 };
 
-	kv_tell_all(p, &m);
+	kv_send_to_all(p, &m);
 }
 
 /* Nothing is known of a peer's incarnation as a follower in this ballot. */

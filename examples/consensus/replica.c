@@ -221,7 +221,7 @@ int replica_open(const struct replica_options *options, struct replica **out)
 		return -ENOMEM;
 	replica->options = *options;
 	replica->cluster = kv_cluster_id(options->cluster);
-	replica->told_leader = -2;
+	replica->logged_leader = -2;
 	replica->now = now_ns();
 	ret = disk_open(replica);
 	if (!ret)

@@ -78,7 +78,7 @@ struct order {
 	bool up;
 	struct kv_message *message; /* that is being filled, for batch */
 	struct kv_batch batch;      /* requests since it was last sent */
-	uint64_t try_at, tell_at, look_at;
+	uint64_t try_at, announce_at, look_at;
 	uint64_t n_ended; /* fast paths that had ended when it was made */
 	uint64_t random;
 };
@@ -101,7 +101,7 @@ struct flows {
 	unsigned n_lines, n_up; /* ends that this replica has */
 	unsigned n_clients;
 	uint8_t client_ends[KV_CLIENT_PLACES]; /* 1 + number; 0: not in */
-	uint64_t tell_at, look_at;
+	uint64_t announce_at, look_at;
 	uint64_t begun_at, stay_until;
 	uint64_t stuck_since; /* the replicate flow takes nothing; or 0 */
 	bool stuck;
@@ -159,10 +159,10 @@ struct replica {
 	uint32_t votes_due;                  /* to places, a bit each */
 	struct read *reads, *free_reads;
 	struct replica_counts counts;
-	bool told_gateway;
-	enum paxos_role told_role; /* what was said last */
-	int told_leader;
-	bool told_lost;
+	bool logged_gateway;
+	enum paxos_role logged_role; /* what was said last */
+	int logged_leader;
+	bool logged_lost;
 	bool changed;
 	atomic_bool stop;
 };
@@ -188,7 +188,7 @@ void clients_receive(struct replica *replica, struct place *place,
 void clients_line_changed(struct replica *replica, struct line *line, bool up);
 void clients_applied(struct replica *replica, uint64_t slot,
     const struct kv_command *command, const struct kv_result *result);
-void clients_tell_all(struct replica *replica);
+void clients_notify_all(struct replica *replica);
 void clients_executed(struct replica *replica, uint64_t slot, kv_ballot ballot,
     unsigned members, const struct kv_command *command,
     const struct kv_result *result);

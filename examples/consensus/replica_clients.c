@@ -124,7 +124,7 @@ static void greet(struct replica *replica, struct place *place)
 	send_reply(replica, message);
 }
 
-void clients_tell_all(struct replica *replica)
+void clients_notify_all(struct replica *replica)
 {
 	unsigned i;
 

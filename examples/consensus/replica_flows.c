@@ -16,7 +16,7 @@
 #include "replica.h"
 
 #define MS UINT64_C(1000000)
-#define TELL_NS (50 * MS)     /* of flows that are not up yet */
+#define ANNOUNCE_NS (50 * MS) /* of flows that are not up yet */
 #define LOOK_NS (200 * MS)    /* after replicas or clients that are not in */
 #define RECENT_NS (2000 * MS) /* clients that have asked since are let in */
 #define BUSY_NS (100 * MS)
@@ -70,15 +70,15 @@ static struct link *add_link(struct replica *replica, enum flow which,
 }
 
 /* Tell their members which flows there are, or that there are none. */
-static void tell(struct replica *replica, uint64_t ends)
+static void announce(struct replica *replica, uint64_t ends)
 {
 	unsigned i;
 
-	replica->flows.tell_at = replica->now + TELL_NS;
+	replica->flows.announce_at = replica->now + ANNOUNCE_NS;
 	for (i = 0; i < replica->options.n_replicas; i++)
 		if (i != replica->options.self && ends >> i & 1)
 			bootstrap_handshake(replica, i);
-	clients_tell_all(replica);
+	clients_notify_all(replica);
 }
 
 static void leave(struct replica *replica)
@@ -106,7 +106,7 @@ static void leave(struct replica *replica)
 	}
 	flows->look_at = replica->now + LOOK_NS;
 	if (leads)
-		tell(replica, ends);
+		announce(replica, ends);
 }
 
 static void begin(
@@ -199,7 +199,7 @@ static void open_flows(struct replica *replica)
 		leave(replica);
 		return;
 	}
-	tell(replica, ends);
+	announce(replica, ends);
 }
 
 /* A link of the four is up, or down: it could not be opened, or broke. */
@@ -272,8 +272,8 @@ void flows_turn(struct replica *replica)
 	if (paxos_role(replica->paxos) != PAXOS_LEADER)
 		return;
 	if (flows->id && flows->n_up < flows->n_lines) {
-		if (replica->now >= flows->tell_at)
-			tell(replica, flows->ends);
+		if (replica->now >= flows->announce_at)
+			announce(replica, flows->ends);
 		return;
 	}
 	if (replica->now < flows->look_at)

@@ -15,15 +15,15 @@
 #define MS UINT64_C(1000000)
 #define REOPEN_NS (100 * MS)
 #define OPEN_MS 2000
-#define RETRY_NS (200 * MS) /* between flows */
-#define TELL_NS (50 * MS)   /* of a flow that is not up yet */
-#define LOOK_NS (1000 * MS) /* after replicas that are not in it */
+#define RETRY_NS (200 * MS)   /* between flows */
+#define ANNOUNCE_NS (50 * MS) /* of a flow that is not up yet */
+#define LOOK_NS (1000 * MS)   /* after replicas that are not in it */
 
 /*
  * The time after which a leader counts as lost also decides that a flow or a
  * replica stands still: a slow machine is slow at both.
  */
-static uint64_t silence_ns(const struct replica *replica)
+static uint64_t quiet_ns(const struct replica *replica)
 {
 	return replica->options.election_ns * 5 / 4;
 }
@@ -135,7 +135,7 @@ int order_open(struct replica *replica)
 {
 	const struct nopaxos_setup setup = {
 		.probe_ns = replica->options.heartbeat_ns * 2 / 5,
-		.silence_ns = silence_ns(replica),
+		.quiet_ns = quiet_ns(replica),
 		.reopen_ns = REOPEN_NS,
 		.window = REPLICA_WINDOW,
 		.stash_bytes = REPLICA_STASH,
@@ -283,11 +283,11 @@ void order_line_changed(struct replica *replica, struct link *link, bool up)
 	nopaxos_flow(replica->fast, order->flow, order->next);
 }
 
-static void tell(struct replica *replica)
+static void announce(struct replica *replica)
 {
 	unsigned i;
 
-	replica->order.tell_at = replica->now + TELL_NS;
+	replica->order.announce_at = replica->now + ANNOUNCE_NS;
 	for (i = 0; i < replica->options.n_replicas; i++)
 		if (i != replica->options.self && replica->order.ends >> i & 1)
 			bootstrap_handshake(replica, i);
@@ -302,7 +302,7 @@ uint64_t order_who_is_there(const struct replica *replica)
 	for (i = 0; i < replica->options.n_replicas; i++)
 		if (i != replica->options.self && replica->out[i].link &&
 		    link_up(replica->out[i].link) && replica->heard[i] &&
-		    replica->now - replica->heard[i] < 2 * silence_ns(replica))
+		    replica->now - replica->heard[i] < 2 * quiet_ns(replica))
 			ends |= UINT64_C(1) << i;
 	return ends;
 }
@@ -342,8 +342,8 @@ void order_turn(struct replica *replica)
 
 	if (paxos_role(replica->paxos) != PAXOS_LEADER)
 		return;
-	if (order->flow && !order->up && replica->now >= order->tell_at)
-		tell(replica);
+	if (order->flow && !order->up && replica->now >= order->announce_at)
+		announce(replica);
 	if (order->up && is_outdated(replica)) {
 		nopaxos_end(replica->fast, replica->now);
 		leave_flow(replica);
@@ -359,5 +359,5 @@ void order_turn(struct replica *replica)
 	enter_flow(replica, flow, ends, true);
 	nopaxos_query(replica->fast, &stats);
 	order->n_ended = stats.ended;
-	tell(replica);
+	announce(replica);
 }

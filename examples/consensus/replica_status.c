@@ -35,10 +35,10 @@ static void say_role(struct replica *replica)
 	int leader = paxos_leader(replica->paxos);
 	kv_ballot ballot = paxos_ballot(replica->paxos);
 
-	if (role == replica->told_role && leader == replica->told_leader)
+	if (role == replica->logged_role && leader == replica->logged_leader)
 		return;
-	replica->told_role = role;
-	replica->told_leader = leader;
+	replica->logged_role = role;
+	replica->logged_leader = leader;
 	if (role == PAXOS_LEADER)
 		say(replica, "leads in ballot %llu.%u, chosen up to slot %llu",
 		    (unsigned long long)kv_ballot_round(ballot),
@@ -54,35 +54,35 @@ static void say_role(struct replica *replica)
 static void say_lost(struct replica *replica)
 {
 	if (paxos_leader(replica->paxos) >= 0) {
-		replica->told_lost = false;
-	} else if (!replica->told_lost &&
+		replica->logged_lost = false;
+	} else if (!replica->logged_lost &&
 	    paxos_no_quorum(replica->paxos, replica->now)) {
-		replica->told_lost = true;
+		replica->logged_lost = true;
 		say(replica, KV_NO_QUORUM_TEXT);
 	}
 }
 
 void status_line(struct replica *replica)
 {
-	enum paxos_role before = replica->told_role;
+	enum paxos_role before = replica->logged_role;
 
 	bool gateway = replica->fast && nopaxos_is_open(replica->fast);
 
 	if (!replica->paxos)
 		return;
 	say_lost(replica);
-	if (!replica->changed && gateway == replica->told_gateway)
+	if (!replica->changed && gateway == replica->logged_gateway)
 		return;
 	replica->changed = false;
 	say_role(replica);
-	if (gateway != replica->told_gateway)
+	if (gateway != replica->logged_gateway)
 		say(replica,
 		    gateway ? "takes requests by the ordered flow"
 			    : "no longer by the ordered flow");
-	if ((replica->told_role == PAXOS_LEADER && before != PAXOS_LEADER) ||
-	    gateway != replica->told_gateway)
-		clients_tell_all(replica);
-	replica->told_gateway = gateway;
+	if ((replica->logged_role == PAXOS_LEADER && before != PAXOS_LEADER) ||
+	    gateway != replica->logged_gateway)
+		clients_notify_all(replica);
+	replica->logged_gateway = gateway;
 }
 
 struct text {

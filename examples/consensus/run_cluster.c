@@ -26,7 +26,7 @@
 struct run_page {
 	_Atomic uint32_t registry; /* 1: its address is there */
 	char address[RUN_MAX_ADDRESS];
-	_Atomic uint32_t asked, told; /* numbers of observations */
+	_Atomic uint32_t asked, answered; /* numbers of observations */
 	struct run_observation observation;
 };
 
@@ -254,7 +254,8 @@ static int observer_main(void *arg)
 		asked = next;
 		observe(client, cluster->options.replicas, &page->observation);
 		/* Pairs with await_word() in run_cluster_observe(). */
-		atomic_store_explicit(&page->told, asked, memory_order_release);
+		atomic_store_explicit(
+		    &page->answered, asked, memory_order_release);
 	}
 }
 
@@ -266,7 +267,7 @@ int run_cluster_observe(
 	    atomic_load_explicit(&page->asked, memory_order_relaxed) + 1;
 
 	atomic_store_explicit(&page->asked, number, memory_order_release);
-	if (await_word(cluster, &page->told, number, OBSERVE_MS,
+	if (await_word(cluster, &page->answered, number, OBSERVE_MS,
 		"the process that asks replicas"))
 		return -1;
 	*observation = page->observation;
@@ -356,7 +357,8 @@ void run_cluster_kill(struct run_cluster *cluster, uint32_t index)
 }
 
 /* A child that has ended gets no command. */
-static void tell(struct run_cluster *cluster, uint32_t index, int number)
+static void signal_replica(
+    struct run_cluster *cluster, uint32_t index, int number)
 {
 	if (index != RUN_NO_CHILD && cluster->children.list[index].pid)
 		kill(cluster->children.list[index].pid, number);
@@ -364,12 +366,12 @@ static void tell(struct run_cluster *cluster, uint32_t index, int number)
 
 void run_cluster_stop(struct run_cluster *cluster, uint32_t index)
 {
-	tell(cluster, index, SIGSTOP);
+	signal_replica(cluster, index, SIGSTOP);
 }
 
 void run_cluster_continue(struct run_cluster *cluster, uint32_t index)
 {
-	tell(cluster, index, SIGCONT);
+	signal_replica(cluster, index, SIGCONT);
 }
 
 int run_cluster_restart(struct run_cluster *cluster, uint32_t replica)
@@ -380,8 +382,8 @@ int run_cluster_restart(struct run_cluster *cluster, uint32_t replica)
 /* A stopped child ends when it continues. */
 static void terminate(struct run_cluster *cluster, uint32_t index)
 {
-	tell(cluster, index, SIGTERM);
-	tell(cluster, index, SIGCONT);
+	signal_replica(cluster, index, SIGTERM);
+	signal_replica(cluster, index, SIGCONT);
 }
 
 int run_cluster_end(struct run_cluster *cluster)

@@ -152,11 +152,11 @@ static void show_row(struct run_failover *failover, uint32_t row, uint32_t n)
 }
 
 /* Whether a row has passed an event that is not printed yet. */
-static bool is_news(bool happened, double when, double end, bool *told)
+static bool is_news(bool happened, double when, double end, bool *printed)
 {
-	if (!happened || *told || when >= end)
+	if (!happened || *printed || when >= end)
 		return false;
-	*told = true;
+	*printed = true;
 	printf("%6.2f s  ", when);
 	return true;
 }
@@ -168,7 +168,7 @@ static void show_events(struct run_failover *failover, uint32_t row)
 	double end = (row + 1) * 0.1;
 
 	if (is_news(failover->struck, failover->struck_s, end,
-		&failover->told_struck)) {
+		&failover->printed_struck)) {
 		if (failover->replica < 0)
 			printf("%s %s is %s\n",
 			    failover->victim == RUN_CLIENT ? "a" : "the",
@@ -180,8 +180,8 @@ static void show_events(struct run_failover *failover, uint32_t row)
 			    what);
 	}
 	if (failover->victim != RUN_REGISTRY &&
-	    is_news(
-		failover->back, failover->back_s, end, &failover->told_back)) {
+	    is_news(failover->back, failover->back_s, end,
+		&failover->printed_back)) {
 		if (failover->victim == RUN_CLIENT)
 			printf("the client goes on\n");
 		else
@@ -189,7 +189,7 @@ static void show_events(struct run_failover *failover, uint32_t row)
 			    failover->stops ? "goes on" : "is started again");
 	}
 	if (is_news(failover->caught_up, failover->caught_up_s, end,
-		&failover->told_caught_up))
+		&failover->printed_caught_up))
 		printf("replica %d has caught up\n", failover->replica);
 }
 

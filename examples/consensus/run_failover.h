@@ -41,7 +41,7 @@ struct run_failover {
 	uint64_t snapshots; /* that the replica had loaded before */
 	uint64_t goal;      /* slot that it has to apply; 0: not yet known */
 	uint32_t shown;     /* rows of 100 ms that are done with */
-	bool told_struck, told_back, told_caught_up;
+	bool printed_struck, printed_back, printed_caught_up;
 	double bar; /* requests of a mark in the rows */
 };
 

@@ -306,7 +306,7 @@ static int run_all(
 	return ret;
 }
 
-static int tell(const struct load_options *load, struct load_files *files,
+static int report(const struct load_options *load, struct load_files *files,
     json_t *results, bool fault)
 {
 	if (load->json) {
@@ -341,7 +341,7 @@ int main(int argc, char **argv)
 	if (ret == 0)
 		ret = run_all(&arguments, &files, results);
 	if (ret == 0)
-		ret = tell(
+		ret = report(
 		    &arguments.load, &files, results, arguments.fault.victim);
 	load_files_close(&files);
 	json_decref(results);

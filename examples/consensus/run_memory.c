@@ -93,7 +93,7 @@ static int child_main(void *arg)
 
 	ret = dfi_registry_start(NULL, &registry);
 	if (ret < 0)
-		goto tell;
+		goto report;
 	attr.registry = dfi_registry_address(registry);
 	ret = dfi_open(&attr, &dfi);
 	if (ret < 0)
@@ -102,7 +102,7 @@ static int child_main(void *arg)
 	dfi_close(dfi);
 stop_registry:
 	dfi_registry_stop(registry);
-tell:
+report:
 	if (ret < 0)
 		complain("cannot tell how much memory the store needs: %s",
 		    dfi_errmsg());

@@ -143,7 +143,7 @@ static int await(struct coordinator *c, enum flow flow, uint32_t n_targets,
 }
 
 /* Send a tuple to each of n targets of a flow, and end it. */
-static int tell_all(struct dfi_source *source, const void *tuple, uint32_t n)
+static int push_to_all(struct dfi_source *source, const void *tuple, uint32_t n)
 {
 	uint32_t i;
 
@@ -166,7 +166,7 @@ static int gather(struct coordinator *c)
 
 	if (await(c, FLOW_TASK, c->options->nodes, &source))
 		return -1;
-	if (tell_all(source, &task, c->options->nodes))
+	if (push_to_all(source, &task, c->options->nodes))
 		return fail("telling the nodes what to do");
 	return await(c, FLOW_START, c->input->plan.n_workers, &c->start);
 }
@@ -179,7 +179,7 @@ static int start(struct coordinator *c)
 
 	c->start = NULL;
 	c->start_ns = tuple.start_ns = now_ns();
-	if (tell_all(source, &tuple, c->input->plan.n_workers))
+	if (push_to_all(source, &tuple, c->input->plan.n_workers))
 		return fail("starting");
 	return 0;
 }

@@ -160,7 +160,7 @@ static bool submit(struct caller *caller, unsigned lane)
 	return true;
 }
 
-static void tell_leader(struct caller *caller)
+static void name_leader(struct caller *caller)
 {
 	struct kv_client_stats stats;
 
@@ -183,7 +183,7 @@ static void run(struct caller *caller)
 			if (!caller->busy[lane] && now >= caller->next_at[lane])
 				submit(caller, lane);
 		kv_client_wait(caller->client, caller->think_ns);
-		tell_leader(caller);
+		name_leader(caller);
 	} while (!stop || caller->n_busy);
 }
 

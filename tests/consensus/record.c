@@ -31,7 +31,7 @@
 #define MS UINT64_C(1000000)
 #define LOOK_MS 100
 #define COUNT_MS 500
-#define SILENT_NS (2000 * MS) /* a replica that does not tell its counters */
+#define QUIET_NS (2000 * MS) /* a replica that does not tell its counters */
 #define OPEN_MS 400000
 /* They leave emulated machines idle now and then. */
 #define N_CLIENTS 2
@@ -79,7 +79,7 @@ static bool write_counters(
 	if (!file)
 		return false;
 	for (i = 0; i < recorder->plan.n_replicas; i++)
-		if (kv_client_status(client, i, SILENT_NS, text, sizeof(text)) <
+		if (kv_client_status(client, i, QUIET_NS, text, sizeof(text)) <
 		    0)
 			fprintf(file, "replica %u\nrole silent\n\n", i);
 		else

@@ -12,7 +12,7 @@
 
 #include "sim.h"
 
-static void tell(struct sim *sim, unsigned r, bool open)
+static void announce(struct sim *sim, unsigned r, bool open)
 {
 	struct sim_flow *flow = &sim->flow;
 	uint64_t at = sim->now + sim_below(sim, 4 * MS);
@@ -48,7 +48,7 @@ void sim_flow_renew(struct sim *sim)
 			flow->holder = i;
 		flow->members |= UINT32_C(1) << i;
 		flow->generations[i] = sim->replicas[i].generation;
-		tell(sim, i, true);
+		announce(sim, i, true);
 	}
 	sim->counts.flows++;
 	trace(sim, "flow %llu opens, its counter with %u",
@@ -86,7 +86,7 @@ void sim_flow_end(struct sim *sim)
 	trace(sim, "flow %llu ends", (unsigned long long)flow->id);
 	for (i = 0; i < sim->plan.n; i++)
 		if ((flow->members >> i & 1) && !sim_chance(sim, 2000))
-			tell(sim, i, false);
+			announce(sim, i, false);
 	renew_later(sim);
 }
 

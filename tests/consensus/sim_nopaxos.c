@@ -49,7 +49,7 @@ static int start(struct sim_replica *replica, struct kv_store *store)
 	struct sim *sim = replica->sim;
 	struct nopaxos_setup setup = {
 		.probe_ns = 2 * MS,
-		.silence_ns = 8 * MS,
+		.quiet_ns = 8 * MS,
 		.reopen_ns = sim->plan.delay * 10,
 		.window = 64,
 		.stash_bytes = 0,

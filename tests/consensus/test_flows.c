@@ -117,7 +117,7 @@ void bootstrap_handshake(struct replica *of, unsigned peer)
 	(void)peer;
 }
 
-void clients_tell_all(struct replica *of)
+void clients_notify_all(struct replica *of)
 {
 	(void)of;
 }

@@ -217,7 +217,7 @@ static void start(struct node *node, unsigned bugs)
 {
 	struct kv_config config = { .members = { { 100 }, { 101 }, { 102 } } };
 	struct nopaxos_setup setup = { .probe_ns = MS,
-		.silence_ns = 5 * MS,
+		.quiet_ns = 5 * MS,
 		.reopen_ns = 10 * MS,
 		.window = 256,
 		.bugs = bugs };

@@ -292,7 +292,7 @@ Test(flow, lives_as_long_as_its_creator_unless_persistent)
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "long"), 0);
 }
 
-Test(flow, query_tells_what_was_declared_and_who_is_attached)
+Test(flow, query_reports_what_was_declared_and_who_is_attached)
 {
 	struct dfi_flow_attr attr = kv_attr();
 	struct dfi_target *target;

@@ -668,7 +668,7 @@ static struct dfi_source_stats combine_at_random(uint64_t bytes)
 	return stats;
 }
 
-Test(combine_source, tells_that_it_gives_up_and_has_the_memory_it_is_given)
+Test(combine_source, says_that_it_gives_up_and_has_the_memory_it_is_given)
 {
 	struct dfi_flow_attr attr = kv_attr(1, DFI_COMBINING_ADAPTIVE);
 	struct dfi_flow_needs less, more;

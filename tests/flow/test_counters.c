@@ -371,7 +371,7 @@ static void *fill_target_one(void *arg)
 	return NULL;
 }
 
-Test(counters, source_tells_which_target_it_waits_for)
+Test(counters, source_reports_which_target_it_waits_for)
 {
 	struct pushing pushing = { .ret = 0 };
 	struct dfi_target *targets[2];

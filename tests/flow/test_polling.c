@@ -145,7 +145,7 @@ Test(descriptor, sleeps_while_nothing_is_there)
 }
 
 /* Level-triggered: it stays readable until a call has found nothing. */
-Test(descriptor, of_a_target_tells_of_tuples_and_of_the_end)
+Test(descriptor, of_a_target_is_readable_with_tuples_and_at_the_end)
 {
 	const void *tuple;
 	int fd, ret;
@@ -170,7 +170,7 @@ Test(descriptor, of_a_target_tells_of_tuples_and_of_the_end)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-Test(descriptor, of_a_source_tells_of_room)
+Test(descriptor, of_a_source_is_readable_with_room)
 {
 	const void *tuple;
 	uint64_t n = 0;
@@ -243,7 +243,7 @@ static void *abort_both(void *arg)
 	return NULL;
 }
 
-Test(descriptor, tells_of_an_abort)
+Test(descriptor, reports_an_abort)
 {
 	const void *tuple;
 	pthread_t thread;
@@ -625,7 +625,7 @@ Test(group, knows_its_members)
 }
 
 /* Each end once, behind the target's tuples, and then that of all. */
-static void group_tells_ends(uint32_t flags)
+static void group_reports_ends(uint32_t flags)
 {
 	struct dfi_target_group *group = open_group(flags | DFI_TELL_ENDS, 0);
 	struct dfi_target_group_batch batch;
@@ -672,10 +672,10 @@ static void group_tells_ends(uint32_t flags)
 	}
 }
 
-Test(group, tells_which_of_its_targets_has_ended)
+Test(group, reports_which_of_its_targets_has_ended)
 {
-	group_tells_ends(0);
-	group_tells_ends(DFI_NONBLOCK);
+	group_reports_ends(0);
+	group_reports_ends(DFI_NONBLOCK);
 }
 
 Test(group, has_timeouts)

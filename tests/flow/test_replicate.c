@@ -466,7 +466,7 @@ static bool is_readable(int fd, int timeout_ms)
 }
 
 /* Each target in turn is the one that holds the source up. */
-TEST_EACH(descriptor_tells_of_room_in_the_last_ring)
+TEST_EACH(descriptor_is_readable_with_room_in_the_last_ring)
 {
 	struct dfi_source *source = start(3, DFI_NONBLOCK);
 	int fd = dfi_source_fd(source);

@@ -981,7 +981,7 @@ static void expect_lost(struct dfi_combiner *combiner, const char *name)
 	cr_assert_eq(dfi_combiner_close(combiner), -ECONNRESET);
 }
 
-Test(tree, tells_targets_which_source_has_aborted)
+Test(tree, notifies_targets_which_source_has_aborted)
 {
 	struct dfi_flow_attr attr = kv_attr(5, 2, 2);
 	struct small small;
@@ -1020,7 +1020,7 @@ Test(tree, tells_targets_which_source_has_aborted)
 			    dfi_source_close(small.sources[i]), -ECONNRESET);
 }
 
-Test(tree, tells_inputs_and_targets_that_a_combiner_is_closed_early)
+Test(tree, notifies_inputs_and_targets_that_a_combiner_is_closed_early)
 {
 	struct dfi_flow_attr attr = kv_attr(4, 1, 2);
 	struct small small;
@@ -1276,7 +1276,7 @@ Test(tree, cancels_while_its_inputs_are_ahead_of_it)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-Test(tree, tells_targets_of_a_source_that_cannot_come_any_more)
+Test(tree, notifies_targets_of_a_source_that_cannot_come_any_more)
 {
 	struct dfi_flow_attr attr = kv_attr(2, 1, 2);
 	struct dfi_combiner *combiner;
@@ -1427,7 +1427,7 @@ Test(tree, is_seen_by_who_asks_for_the_flow)
 	close_all(&small);
 }
 
-Test(tree, tells_of_inputs_that_have_not_attached)
+Test(tree, reports_inputs_that_have_not_attached)
 {
 	struct dfi_combiner_attr attr = DFI_COMBINER_ATTR_INIT;
 	struct dfi_flow_attr flow = kv_attr(2, 1, 2);

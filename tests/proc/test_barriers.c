@@ -90,7 +90,7 @@ static void expect_loss(struct child *child, pid_t pid, const char *round)
 	cr_assert(strstr(child->line, text), "%s", child->line);
 }
 
-Test(barriers, tell_all_which_member_was_killed)
+Test(barriers, notify_all_which_member_was_killed)
 {
 	pid_t pid;
 	int64_t start;
@@ -214,7 +214,7 @@ static void expect_losses(struct hanging *hanging, pid_t pid, int64_t killed)
 }
 
 /* Member 0 waits for the others then, and member 1 for the registry. */
-Test(barriers, tell_of_a_death_while_the_registry_hangs)
+Test(barriers, report_a_death_while_the_registry_hangs)
 {
 	struct hanging hanging;
 	pid_t pid;
@@ -233,7 +233,7 @@ Test(barriers, tell_of_a_death_while_the_registry_hangs)
 	end_hanging(&hanging, SIGKILL);
 }
 
-Test(barriers, tell_of_a_death_after_that_of_the_registry)
+Test(barriers, report_a_death_after_that_of_the_registry)
 {
 	struct hanging hanging;
 	pid_t pid;
@@ -255,7 +255,7 @@ Test(barriers, tell_of_a_death_after_that_of_the_registry)
 }
 
 /* Also before the others know that it is gone. */
-Test(barriers, tell_of_a_death_at_the_same_time_as_that_of_the_registry)
+Test(barriers, report_a_death_at_the_same_time_as_that_of_the_registry)
 {
 	struct hanging hanging;
 	pid_t pid;

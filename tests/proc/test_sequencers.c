@@ -142,12 +142,12 @@ static void expect_death_without_registry(int number)
 	cr_assert_eq(child_wait(&server), 128 + SIGKILL);
 }
 
-Test(sequencers, tell_of_their_creators_death_while_the_registry_hangs)
+Test(sequencers, report_their_creators_death_while_the_registry_hangs)
 {
 	expect_death_without_registry(SIGSTOP);
 }
 
-Test(sequencers, tell_of_their_creators_death_after_that_of_the_registry)
+Test(sequencers, report_their_creators_death_after_that_of_the_registry)
 {
 	expect_death_without_registry(SIGKILL);
 }

@@ -70,8 +70,8 @@ static uint32_t n_tuples = 1000, hold = UINT32_MAX, leave = UINT32_MAX;
 static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
 static pid_t (*forks)(void);
-static bool tells_failures, tells_stalls, polls, persistent, ordered, multicast,
-    notify;
+static bool reports_failures, reports_stalls, polls, persistent, ordered,
+    multicast, notify;
 static const char *order_path;
 
 struct end {
@@ -92,7 +92,7 @@ static void say(const struct end *end, const char *what, int ret,
 
 static void say_stalls(const struct end *end, uint64_t n)
 {
-	if (!tells_stalls)
+	if (!reports_stalls)
 		return;
 	printf(
 	    "%s %u long stalls %lu\n", end->role, end->index, (unsigned long)n);
@@ -203,7 +203,7 @@ static void run_source(struct end *end)
 	printf("source %u open\n", end->index);
 	fflush(stdout);
 	ret = push_all(end, source, &count);
-	if (ret < 0 && tells_failures)
+	if (ret < 0 && reports_failures)
 		say(end, "failed", ret, count, dfi_errmsg());
 	dfi_source_query(source, &stats);
 	say_stalls(end, stats.long_stalls);
@@ -478,9 +478,9 @@ int main(int argc, char **argv)
 		else if (option == 'e')
 			polls = true;
 		else if (option == 'F')
-			tells_failures = true;
+			reports_failures = true;
 		else if (option == 'S')
-			tells_stalls = true;
+			reports_stalls = true;
 		else if (option == 't')
 			open_timeout_ms = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'x')

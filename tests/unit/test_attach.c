@@ -150,7 +150,7 @@ static void expect_damage(int ret)
 }
 
 /* An attaching endpoint passes nothing that could be invalid. */
-Test(attach, tells_damaged_aggregates_from_invalid_arguments)
+Test(attach, distinguishes_damaged_aggregates_from_invalid_arguments)
 {
 	static const struct dfi_aggregate sum = { DFI_SUM, 0, "value", NULL };
 	struct dfi_flow_attr attr = {

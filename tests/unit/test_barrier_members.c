@@ -165,7 +165,7 @@ Test(member, an_entry_that_comes_back_older_has_still_arrived)
 }
 
 /* Its last entry is gone with a registry, and so is the member. */
-Test(member, who_is_a_round_ahead_tells_that_all_had_arrived)
+Test(member, who_is_a_round_ahead_proves_that_all_had_arrived)
 {
 	uint64_t set = open_all();
 
@@ -247,7 +247,7 @@ Test(member, who_leaves_names_whom_it_has_lost)
 }
 
 /* We have missed the last one's arrival, as the registry was lost. */
-Test(member, who_leaves_tells_which_rounds_were_complete)
+Test(member, who_leaves_says_which_rounds_were_complete)
 {
 	uint64_t set = open_all();
 

@@ -211,7 +211,7 @@ Test(positions, nobody_waits_for_one_that_no_target_wants)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-Test(positions, descriptor_tells_that_no_target_wants_one)
+Test(positions, descriptor_is_readable_if_no_target_wants_one)
 {
 	struct dfi_source *source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	int fd = dfi_source_fd(source);
@@ -316,7 +316,7 @@ Test(positions, control_thread_sends_what_waits_for_one)
 	expect_tuples(0);
 }
 
-Test(positions, descriptor_tells_what_a_flush_waits_for)
+Test(positions, descriptor_is_readable_after_what_a_flush_waits_for)
 {
 	struct dfi_source *source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	int fd = dfi_source_fd(source);

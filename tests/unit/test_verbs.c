@@ -420,7 +420,7 @@ static struct verbs_handshake handshake_of_first(void)
 	return handshake;
 }
 
-Test(verbs, who_connects_proves_to_be_a_member_and_tells_no_secret)
+Test(verbs, who_connects_proves_to_be_a_member_and_reveals_no_secret)
 {
 	struct verbs_handshake handshake = handshake_of_first(),
 			       other = handshake_of_first();

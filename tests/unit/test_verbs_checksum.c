@@ -324,7 +324,7 @@ static bool payload_is_there(uint64_t used)
 static void deliver_shuffled(uint64_t used)
 {
 	uint32_t order[LARGEST], i, footer = sent.size - 16;
-	bool shown = false;
+	bool published = false;
 
 	if (random_below(2)) {
 		shuffle(order, sent.size);
@@ -336,13 +336,13 @@ static void deliver_shuffled(uint64_t used)
 	}
 	for (i = 0; i < sent.size; i++) {
 		deliver(order[i], order[i] + 1);
-		if (shown || !seen())
+		if (published || !seen())
 			continue;
-		shown = true;
+		published = true;
 		cr_assert(
 		    payload_is_there(used), "byte %u of %u", i, sent.size);
 	}
-	cr_assert(shown);
+	cr_assert(published);
 	expect_taken(used);
 }
 

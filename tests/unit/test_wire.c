@@ -164,7 +164,7 @@ Test(wire, a_size_outside_the_limits_is_refused_before_the_bytes_come)
 	cr_assert_eq(dfi__wire_read(stream, &message), 0);
 }
 
-Test(wire, tls_is_told_from_garbage)
+Test(wire, tls_is_distinguished_from_garbage)
 {
 	static const char *const tls[] = { "\x16\x03\x01\x02",
 		"\x15\x03\x03\x00" };

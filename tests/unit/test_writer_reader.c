@@ -376,7 +376,7 @@ Test(writer_reader, damage_is_found_by_the_checksum)
 }
 
 /* A whole segment of an earlier lap, in the place of the next one. */
-Test(writer_reader, checksum_tells_one_segment_from_another)
+Test(writer_reader, checksum_distinguishes_segments)
 {
 	struct fake_ring ring;
 	const char *payload;
