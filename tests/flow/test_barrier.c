@@ -13,7 +13,7 @@
 
 #include "flow_help.h"
 
-#define N_MEMBERS 4u
+#define N_PARTICIPANTS 4u
 #define N_ROUNDS 1000u
 
 static struct rig rig;
@@ -30,7 +30,7 @@ static void teardown(void)
 
 TestSuite(barrier, .init = setup, .fini = teardown, .timeout = 300);
 
-/* One barrier with a thread for each member. */
+/* One barrier with a thread for each participant. */
 struct group {
 	const char *name;
 	uint32_t n_rounds, n_uses;
@@ -54,14 +54,14 @@ static int walk(struct walker *walker, uint32_t *round)
 	int ret;
 
 	ret = dfi_barrier_open(walker->index % 2 ? rig.dfi : rig.other,
-	    group->name, N_MEMBERS, walker->index, &barrier);
+	    group->name, N_PARTICIPANTS, walker->index, &barrier);
 	if (ret < 0)
 		return ret;
 	for (i = 0; !ret && i < group->n_rounds; i++) {
 		atomic_fetch_add(&group->arrived, 1);
 		ret = dfi_barrier_wait(barrier, LONG_MS);
 		++*round;
-		if (atomic_load(&group->arrived) < *round * N_MEMBERS)
+		if (atomic_load(&group->arrived) < *round * N_PARTICIPANTS)
 			atomic_fetch_add(&group->n_early, 1);
 	}
 	if (ret < 0)
@@ -80,7 +80,8 @@ static void *run_walker(void *arg)
 		ret = walk(walker, &round);
 	if (ret < 0)
 		snprintf(group->text, sizeof(group->text),
-		    "member %u, use %u: %s", walker->index, use, dfi_errmsg());
+		    "participant %u, use %u: %s", walker->index, use,
+		    dfi_errmsg());
 	return NULL;
 }
 
@@ -88,7 +89,7 @@ static void start(struct group *group, struct walker *walkers)
 {
 	uint32_t i;
 
-	for (i = 0; i < N_MEMBERS; i++) {
+	for (i = 0; i < N_PARTICIPANTS; i++) {
 		walkers[i].group = group;
 		walkers[i].index = i;
 		cr_assert_eq(pthread_create(&walkers[i].thread, NULL,
@@ -101,22 +102,22 @@ static void finish(struct group *group, struct walker *walkers)
 {
 	uint32_t i;
 
-	for (i = 0; i < N_MEMBERS; i++)
+	for (i = 0; i < N_PARTICIPANTS; i++)
 		pthread_join(walkers[i].thread, NULL);
 	cr_assert_str_empty(group->text, "%s", group->text);
 	cr_assert_eq(atomic_load(&group->n_early), 0);
 	cr_assert_eq(atomic_load(&group->arrived),
-	    group->n_uses * group->n_rounds * N_MEMBERS);
+	    group->n_uses * group->n_rounds * N_PARTICIPANTS);
 }
 
-Test(barrier, holds_all_members_a_thousand_times)
+Test(barrier, holds_all_participants_a_thousand_times)
 {
 	struct group group = {
 		.name = "b",
 		.n_rounds = N_ROUNDS,
 		.n_uses = 1,
 	};
-	struct walker walkers[N_MEMBERS];
+	struct walker walkers[N_PARTICIPANTS];
 
 	start(&group, walkers);
 	finish(&group, walkers);
@@ -125,7 +126,7 @@ Test(barrier, holds_all_members_a_thousand_times)
 Test(barrier, is_opened_again_while_others_still_close_it)
 {
 	struct group group = { .name = "b", .n_rounds = 1, .n_uses = 200 };
-	struct walker walkers[N_MEMBERS];
+	struct walker walkers[N_PARTICIPANTS];
 
 	start(&group, walkers);
 	finish(&group, walkers);
@@ -137,7 +138,7 @@ Test(barrier, two_at_once_do_not_mix)
 		{ .name = "b", .n_rounds = 200, .n_uses = 1 },
 		{ .name = "b2", .n_rounds = 300, .n_uses = 1 },
 	};
-	struct walker walkers[2][N_MEMBERS];
+	struct walker walkers[2][N_PARTICIPANTS];
 
 	start(&groups[0], walkers[0]);
 	start(&groups[1], walkers[1]);
@@ -145,7 +146,7 @@ Test(barrier, two_at_once_do_not_mix)
 	finish(&groups[1], walkers[1]);
 }
 
-static struct dfi_barrier *open_member(uint32_t n, uint32_t index)
+static struct dfi_barrier *open_participant(uint32_t n, uint32_t index)
 {
 	struct dfi_barrier *barrier = NULL;
 
@@ -154,9 +155,9 @@ static struct dfi_barrier *open_member(uint32_t n, uint32_t index)
 	return barrier;
 }
 
-Test(barrier, of_one_member_never_waits)
+Test(barrier, of_one_participant_never_waits)
 {
-	struct dfi_barrier *barrier = open_member(1, 0);
+	struct dfi_barrier *barrier = open_participant(1, 0);
 	uint32_t i;
 
 	for (i = 0; i < 10; i++)
@@ -196,18 +197,18 @@ static void expect_vain_wait(struct dfi_barrier *barrier, const char *text)
 
 Test(barrier, timeout_names_the_missing_and_the_round_goes_on)
 {
-	struct dfi_barrier *first = open_member(3, 0), *second, *third;
+	struct dfi_barrier *first = open_participant(3, 0), *second, *third;
 	pthread_t threads[2];
 	void *result;
 
 	assert_error(dfi_barrier_wait(first, 20), -ETIMEDOUT, "barrier 'b'",
 	    "round 1", "participant 1 has not opened it",
 	    "participant 2 has not opened it");
-	second = open_member(3, 1);
+	second = open_participant(3, 1);
 	/* The first one hears of the second, which may take longer as well. */
 	expect_vain_wait(
 	    first, "round 1 of 3: participant 2 has not opened it");
-	third = open_member(3, 2);
+	third = open_participant(3, 2);
 	/* Now that all are there, it has arrived, and the others have not. */
 	expect_vain_wait(first, "has not arrived");
 	expect_vain_wait(first, "participant 1 (node ");
@@ -227,7 +228,7 @@ Test(barrier, timeout_names_the_missing_and_the_round_goes_on)
 	cr_assert_eq(dfi_barrier_close(third), 0);
 }
 
-Test(barrier, without_a_timeout_members_that_never_open_are_named)
+Test(barrier, without_a_timeout_participants_that_never_open_are_named)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_barrier *barrier;
@@ -243,10 +244,10 @@ Test(barrier, without_a_timeout_members_that_never_open_are_named)
 	cr_assert_eq(dfi_close(dfi), 0);
 }
 
-Test(barrier, member_that_leaves_ends_the_wait_of_the_others)
+Test(barrier, participant_that_leaves_ends_the_wait_of_the_others)
 {
-	struct dfi_barrier *first = open_member(2, 0);
-	struct dfi_barrier *second = open_member(2, 1);
+	struct dfi_barrier *first = open_participant(2, 0);
+	struct dfi_barrier *second = open_participant(2, 1);
 	pthread_t thread;
 	void *result;
 
@@ -286,7 +287,7 @@ Test(barrier, name_is_free_before_all_have_asked_who_was_lost)
 	uint32_t i;
 
 	for (i = 0; i < 3; i++)
-		former[i] = open_member(3, i);
+		former[i] = open_participant(3, i);
 	cr_assert_eq(dfi_barrier_close(former[2]), 0);
 	for (i = 0; i < 3; i++) {
 		next[i].index = i;
@@ -309,9 +310,9 @@ Test(barrier, name_is_free_before_all_have_asked_who_was_lost)
 		cr_assert_eq(dfi_barrier_close(next[i].barrier), 0);
 }
 
-Test(barrier, members_that_disagree_on_their_number_get_an_error)
+Test(barrier, participants_that_disagree_on_their_number_get_an_error)
 {
-	struct dfi_barrier *first = open_member(2, 0), *second;
+	struct dfi_barrier *first = open_participant(2, 0), *second;
 
 	assert_error(dfi_barrier_open(rig.other, "b", 3, 2, &second),
 	    -EPROTOTYPE, "barrier 'b'", "participant 0 (node",
@@ -322,7 +323,7 @@ Test(barrier, members_that_disagree_on_their_number_get_an_error)
 
 Test(barrier, wrong_use_is_named)
 {
-	struct dfi_barrier *barrier = open_member(2, 1), *other;
+	struct dfi_barrier *barrier = open_participant(2, 1), *other;
 
 	assert_error(dfi_barrier_open(rig.other, "b", 2, 1, &other), -EEXIST,
 	    "participant 1 (node ", "open already");
@@ -377,7 +378,7 @@ Test(barrier, goes_on_when_the_registry_is_back)
 	struct dfi_registry_attr registry_attr = DFI_REGISTRY_ATTR_INIT;
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_registry *registry;
-	struct dfi_barrier *members[2];
+	struct dfi_barrier *participants[2];
 	char address[64];
 	struct dfi *dfi;
 	uint32_t i;
@@ -389,19 +390,20 @@ Test(barrier, goes_on_when_the_registry_is_back)
 	    dfi_errmsg());
 	cr_assert_eq(dfi_open(&attr, &dfi), 0);
 	for (i = 0; i < 2; i++)
-		cr_assert_eq(dfi_barrier_open(dfi, "b", 2, i, &members[i]), 0);
+		cr_assert_eq(
+		    dfi_barrier_open(dfi, "b", 2, i, &participants[i]), 0);
 	/* After its arrival: before, it may not know of the other one. */
-	expect_vain_wait(members[0], "has not arrived");
+	expect_vain_wait(participants[0], "has not arrived");
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 	cr_assert_eq(dfi_registry_start(&registry_attr, &registry), 0, "%s",
 	    dfi_errmsg());
-	expect_vain_wait(members[0], "has not arrived");
+	expect_vain_wait(participants[0], "has not arrived");
 	/* It learns after the other one that the registry is back. */
-	cr_assert(eventually(passes, members[1]), "%s", dfi_errmsg());
+	cr_assert(eventually(passes, participants[1]), "%s", dfi_errmsg());
 	cr_assert_eq(
-	    dfi_barrier_wait(members[0], LONG_MS), 0, "%s", dfi_errmsg());
+	    dfi_barrier_wait(participants[0], LONG_MS), 0, "%s", dfi_errmsg());
 	for (i = 0; i < 2; i++)
-		cr_assert_eq(dfi_barrier_close(members[i]), 0);
+		cr_assert_eq(dfi_barrier_close(participants[i]), 0);
 	cr_assert_eq(dfi_close(dfi), 0);
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }

@@ -49,7 +49,7 @@ static void teardown(void)
 
 TestSuite(barriers, .init = setup, .fini = teardown, .timeout = 300);
 
-static void spawn_members(const char *rounds)
+static void spawn_participants(const char *rounds)
 {
 	char index[16];
 	uint32_t i;
@@ -68,7 +68,7 @@ Test(barriers, hold_processes_together)
 {
 	uint32_t i;
 
-	spawn_members("100");
+	spawn_participants("100");
 	for (i = 0; i < N; i++)
 		child_order(&children[i], 'c');
 	for (i = 0; i < N; i++) {
@@ -90,13 +90,13 @@ static void expect_loss(struct child *child, pid_t pid, const char *round)
 	cr_assert(strstr(child->line, text), "%s", child->line);
 }
 
-Test(barriers, notify_all_which_member_was_killed)
+Test(barriers, notify_all_which_participant_was_killed)
 {
 	pid_t pid;
 	int64_t start;
 	uint32_t i;
 
-	spawn_members("100");
+	spawn_participants("100");
 	child_order(&children[0], 'c');
 	child_order(&children[1], 'c');
 	pid = children[2].pid;
@@ -117,7 +117,7 @@ Test(barriers, agree_on_the_last_round_when_one_is_killed_in_mid_flight)
 	uint32_t i;
 	int ret;
 
-	spawn_members("1000000");
+	spawn_participants("1000000");
 	for (i = 0; i < N; i++)
 		child_order(&children[i], 'c');
 	for (i = 0; i < 2; i++)
@@ -146,7 +146,7 @@ static struct dfi *open_context(const char *address)
 	return dfi;
 }
 
-/* With a registry process, at which the test is member 3. */
+/* With a registry process, at which the test is participant 3. */
 struct hanging {
 	struct child server;
 	struct dfi *dfi;
@@ -180,7 +180,7 @@ static void end_hanging(struct hanging *hanging, int number)
 	cr_assert_eq(child_wait(&hanging->server), 128 + SIGKILL);
 }
 
-static void await_arrival(struct dfi_barrier *barrier, const char *member)
+static void await_arrival(struct dfi_barrier *barrier, const char *participant)
 {
 	int64_t wait_limit = now_ms() + LONG_MS;
 
@@ -188,7 +188,7 @@ static void await_arrival(struct dfi_barrier *barrier, const char *member)
 		cr_assert_lt(now_ms(), wait_limit, "%s", dfi_errmsg());
 		cr_assert_eq(dfi_barrier_wait(barrier, 20), -ETIMEDOUT, "%s",
 		    dfi_errmsg());
-	} while (strstr(dfi_errmsg(), member));
+	} while (strstr(dfi_errmsg(), participant));
 }
 
 /* Children 0 and 1, and this process, learn of it in time. */
@@ -213,7 +213,9 @@ static void expect_losses(struct hanging *hanging, pid_t pid, int64_t killed)
 		cr_assert_eq(child_wait(&children[i]), 0);
 }
 
-/* Member 0 waits for the others then, and member 1 for the registry. */
+/*
+ * Participant 0 waits for the others then, and participant 1 for the registry.
+ */
 Test(barriers, report_a_death_while_the_registry_hangs)
 {
 	struct hanging hanging;
@@ -481,7 +483,7 @@ Test(barriers, can_be_opened_again_after_a_loss)
 {
 	uint32_t i;
 
-	spawn_members("5");
+	spawn_participants("5");
 	child_signal(&children[2], SIGKILL);
 	for (i = 0; i < 2; i++) {
 		child_order(&children[i], 'c');
@@ -489,7 +491,7 @@ Test(barriers, can_be_opened_again_after_a_loss)
 		cr_assert_eq(child_wait(&children[i]), 0);
 	}
 	cr_assert_eq(child_wait(&children[2]), 128 + SIGKILL);
-	spawn_members("5");
+	spawn_participants("5");
 	for (i = 0; i < N; i++)
 		child_order(&children[i], 'c');
 	for (i = 0; i < N; i++) {
@@ -501,8 +503,9 @@ Test(barriers, can_be_opened_again_after_a_loss)
 /* ---- Members that were stopped for too long ------------------------------ */
 
 /*
- * The child was member 0 of two, until its lease ended; member 1 has left. That
- * is no shorter than a busy machine may keep the child from renewing it.
+ * The child was participant 0 of two, until its lease ended; participant 1 has
+ * left. That is no shorter than a busy machine may keep the child from renewing
+ * it.
  */
 static void start_stopped(struct child *child, struct dfi *dfi)
 {
@@ -527,15 +530,15 @@ static void *pass(void *arg)
 	return (void *)(intptr_t)dfi_barrier_wait(arg, LONG_MS);
 }
 
-/* The members of the next use. */
-static void expect_to_pass(struct dfi_barrier *members[2])
+/* The participants of the next use. */
+static void expect_to_pass(struct dfi_barrier *participants[2])
 {
 	pthread_t thread;
 	void *ret;
 
-	cr_assert_eq(pthread_create(&thread, NULL, pass, members[0]), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, pass, participants[0]), 0);
 	cr_assert_eq(
-	    dfi_barrier_wait(members[1], LONG_MS), 0, "%s", dfi_errmsg());
+	    dfi_barrier_wait(participants[1], LONG_MS), 0, "%s", dfi_errmsg());
 	cr_assert_eq(pthread_join(thread, &ret), 0);
 	cr_assert_eq((int)(intptr_t)ret, 0);
 }
@@ -559,43 +562,45 @@ static void await_nodes(struct dfi *dfi, uint32_t n)
 	} while (found != n);
 }
 
-static void open_members(struct dfi *dfi, struct dfi_barrier *members[2])
+static void open_participants(
+    struct dfi *dfi, struct dfi_barrier *participants[2])
 {
 	uint32_t i;
 
 	for (i = 0; i < 2; i++)
-		cr_assert_eq(dfi_barrier_open(dfi, "b", 2, i, &members[i]), 0,
-		    "%s", dfi_errmsg());
-	expect_to_pass(members);
+		cr_assert_eq(dfi_barrier_open(dfi, "b", 2, i, &participants[i]),
+		    0, "%s", dfi_errmsg());
+	expect_to_pass(participants);
 }
 
 /*
  * The child asks, gets its answer, and leaves; that does not affect the others.
  */
-static void expect_to_go_on(struct dfi_barrier *members[2], struct child *child)
+static void expect_to_go_on(
+    struct dfi_barrier *participants[2], struct child *child)
 {
 	uint32_t i;
 
 	child_order(child, 'c');
 	child_expect(child, "ended -104 0");
 	cr_assert_eq(child_wait(child), 0);
-	expect_to_pass(members);
+	expect_to_pass(participants);
 	for (i = 0; i < 2; i++)
-		cr_assert_eq(dfi_barrier_close(members[i]), 0);
+		cr_assert_eq(dfi_barrier_close(participants[i]), 0);
 }
 
 Test(barriers, leave_alone_who_has_the_place_of_one_that_was_stopped)
 {
 	struct dfi *dfi = open_context(dfi_registry_address(registry));
-	struct dfi_barrier *members[2];
+	struct dfi_barrier *participants[2];
 	struct child *child = &children[0];
 
 	start_stopped(child, dfi);
 	await_nodes(dfi, 1);
-	open_members(dfi, members);
+	open_participants(dfi, participants);
 	child_signal(child, SIGCONT);
 	await_nodes(dfi, 2);
-	expect_to_go_on(members, child);
+	expect_to_go_on(participants, child);
 	cr_assert_eq(dfi_close(dfi), 0);
 }
 
@@ -603,14 +608,14 @@ Test(barriers, leave_alone_who_has_the_place_of_one_that_was_stopped)
 Test(barriers, have_no_place_for_one_that_was_stopped_for_too_long)
 {
 	struct dfi *dfi = open_context(dfi_registry_address(registry));
-	struct dfi_barrier *members[2];
+	struct dfi_barrier *participants[2];
 	struct child *child = &children[0];
 
 	start_stopped(child, dfi);
 	await_nodes(dfi, 1);
 	child_signal(child, SIGCONT);
 	await_nodes(dfi, 2);
-	open_members(dfi, members);
-	expect_to_go_on(members, child);
+	open_participants(dfi, participants);
+	expect_to_go_on(participants, child);
 	cr_assert_eq(dfi_close(dfi), 0);
 }

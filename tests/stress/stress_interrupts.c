@@ -32,7 +32,7 @@ static struct dfi *dfi;
 static struct dfi_source *source;
 static struct dfi_target *target;
 static struct dfi_target_group *group;
-static struct dfi_barrier *members[2];
+static struct dfi_barrier *participants[2];
 
 /* A kind of handle: how its owner waits, and how it is interrupted. */
 struct kind {
@@ -70,9 +70,9 @@ static int wait_for_targets(void)
 	return dfi_target_group_consume_batch(group, &batch);
 }
 
-static int wait_for_member(void)
+static int wait_for_participant(void)
 {
-	return dfi_barrier_wait(members[0], 0);
+	return dfi_barrier_wait(participants[0], 0);
 }
 
 static void interrupt_target(void)
@@ -92,7 +92,7 @@ static void interrupt_group(void)
 
 static void interrupt_barrier(void)
 {
-	dfi_barrier_interrupt(members[0]);
+	dfi_barrier_interrupt(participants[0]);
 }
 
 static void on_signal(int number)
@@ -198,7 +198,7 @@ static void interrupt_groups(const char *name, enum dfi_wait wait)
 	attr.wait = wait;
 	open_flow(name, wait);
 	check(dfi_target_group_open(dfi, &attr, &group) == 0, "no group");
-	check(dfi_target_group_add(group, target, NULL) == 0, "no member");
+	check(dfi_target_group_add(group, target, NULL) == 0, "no participant");
 	owner = interrupt_often(&of, &ret);
 	check(dfi_source_close(source) == 0, "the source does not close");
 	pthread_join(owner, NULL);
@@ -209,20 +209,22 @@ static void interrupt_groups(const char *name, enum dfi_wait wait)
 
 static void interrupt_barriers(void)
 {
-	struct kind of = { "barrier", wait_for_member, interrupt_barrier };
+	struct kind of = { "barrier", wait_for_participant, interrupt_barrier };
 	pthread_t owner;
 	uint32_t i;
 	int ret;
 
 	for (i = 0; i < 2; i++)
-		check(dfi_barrier_open(dfi, "b", 2, i, &members[i]) == 0,
+		check(dfi_barrier_open(dfi, "b", 2, i, &participants[i]) == 0,
 		    "no barrier");
 	owner = interrupt_often(&of, &ret);
-	check(dfi_barrier_wait(members[1], 0) == 0, "the round does not end");
+	check(dfi_barrier_wait(participants[1], 0) == 0,
+	    "the round does not end");
 	pthread_join(owner, NULL);
 	check(ret == 0, "barrier: %d at the end", ret);
 	for (i = 0; i < 2; i++)
-		check(dfi_barrier_close(members[i]) == 0, "does not close");
+		check(
+		    dfi_barrier_close(participants[i]) == 0, "does not close");
 }
 
 int main(int argc, char **argv)

@@ -14,7 +14,7 @@
 #include "../flow/flow_help.h"
 #include "base/clock.h"
 #include "flows/context/context.h"
-#include "flows/sync/barrier_members.h"
+#include "flows/sync/barrier_participants.h"
 #include "registry/client/client.h"
 
 TestSuite(arrival, .timeout = 300);
@@ -68,7 +68,7 @@ static bool is_open(void *arg)
 
 struct entry {
 	struct dfi *dfi;
-	struct barrier_member member;
+	struct barrier_participant participant;
 };
 
 static bool is_there(void *arg)
@@ -78,11 +78,12 @@ static bool is_there(void *arg)
 	char key[KEY_SIZE];
 	int ret;
 
-	dfi__member_key(key, "b", 0);
+	dfi__participant_key(key, "b", 0);
 	if (dfi__client_get(
 		entry->dfi->registry, key, deadline_in_ms(LONG_MS), &value))
 		return false;
-	ret = dfi__member_decode(value.data, value.size, &entry->member);
+	ret = dfi__participant_decode(
+	    value.data, value.size, &entry->participant);
 	dfi__registry_value_free(&value);
 	return !ret;
 }
@@ -117,7 +118,7 @@ Test(arrival, is_there_at_the_next_registry)
 	cr_assert(eventually(is_open, &opening), "%s", dfi_errmsg());
 	entry.dfi = opening.dfi;
 	cr_assert(eventually(is_there, &entry), "%s", dfi_errmsg());
-	cr_assert_eq(entry.member.round, 1);
+	cr_assert_eq(entry.participant.round, 1);
 	cr_assert_eq(dfi_close(opening.dfi), 0);
 	for (i = 0; i < 2; i++)
 		cr_assert_eq(dfi_barrier_close(at[i]), 0);

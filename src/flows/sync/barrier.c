@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Barriers: each participant has an entry in the registry with the round at
- * which it has arrived, and watches the entries of all. barrier_members.c
+ * which it has arrived, and watches the entries of all. barrier_participants.c
  * interprets the entries. This file writes and watches them, and waits.
  */
 #include "barrier_impl.h"
@@ -35,7 +35,7 @@ static void free_barrier(struct dfi_barrier *barrier)
 		dfi__processes_remove(
 		    barrier->dfi->processes, &barrier->processes);
 	pthread_mutex_destroy(&barrier->lock);
-	free(barrier->members.member);
+	free(barrier->participants.participant);
 	dfi__handle_free(barrier, sizeof(*barrier));
 }
 
@@ -59,12 +59,12 @@ static bool is_over(void *arg)
 static void *encode_self(
     const struct dfi_barrier *barrier, char key[KEY_SIZE], size_t *size)
 {
-	void *data = dfi__member_encode(&barrier->self, size);
+	void *data = dfi__participant_encode(&barrier->self, size);
 
 	if (!data)
 		dfi__fail(
 		    -ENOMEM, "barrier '%s': out of memory", barrier->name);
-	dfi__member_key(key, barrier->name, barrier->members.self);
+	dfi__participant_key(key, barrier->name, barrier->participants.self);
 	return data;
 }
 
@@ -100,14 +100,14 @@ static void end_publishing(struct dfi_barrier *barrier)
 /* -EEXIST; the text names the participant that has the index. */
 static int fail_taken(struct dfi_barrier *barrier, int64_t deadline)
 {
-	uint32_t index = barrier->members.self;
-	struct barrier_member holder = { .id = 0 };
+	uint32_t index = barrier->participants.self;
+	struct barrier_participant holder = { .id = 0 };
 	struct registry_value value;
 	char key[KEY_SIZE], name[256];
 
-	dfi__member_key(key, barrier->name, index);
+	dfi__participant_key(key, barrier->name, index);
 	if (!dfi__client_get(barrier->dfi->registry, key, deadline, &value)) {
-		dfi__member_decode(value.data, value.size, &holder);
+		dfi__participant_decode(value.data, value.size, &holder);
 		dfi__registry_value_free(&value);
 	}
 	dfi__barrier_name(name, sizeof(name), index, &holder);
@@ -120,8 +120,8 @@ static int join(struct dfi_barrier *barrier, int64_t deadline)
 	char prefix[KEY_SIZE];
 	int ret;
 
-	dfi__member_prefix(prefix, barrier->name);
-	barrier->suspect = barrier->members.n;
+	dfi__participant_prefix(prefix, barrier->name);
+	barrier->suspect = barrier->participants.n;
 	barrier->publishing = true;
 	barrier->processes.ended = dfi__barrier_process_ended;
 	dfi__processes_add(barrier->dfi->processes, &barrier->processes);
@@ -176,12 +176,12 @@ int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_participants,
 	barrier->dfi = dfi;
 	snprintf(barrier->name, sizeof(barrier->name), "%s", name);
 	barrier->self.node = dfi->node;
-	barrier->self.n_members = n_participants;
+	barrier->self.n_participants = n_participants;
 	if (getrandom(&barrier->self.id, sizeof(barrier->self.id), 0) !=
 	    sizeof(barrier->self.id))
 		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));
-	else if (dfi__members_init(&barrier->members, n_participants, index,
-		     barrier->self.id) < 0)
+	else if (dfi__participants_init(&barrier->participants, n_participants,
+		     index, barrier->self.id) < 0)
 		ret = dfi__fail(-ENOMEM, "barrier '%s': out of memory", name);
 	else
 		ret = join(barrier, deadline);
@@ -227,12 +227,13 @@ static int sleep_until_news(struct dfi_barrier *barrier, int64_t until)
  */
 static int await(struct dfi_barrier *barrier, uint64_t round, int64_t deadline)
 {
-	struct barrier_members *members = &barrier->members;
+	struct barrier_participants *participants = &barrier->participants;
 	int64_t next;
 	int ret;
 
 	for (;;) {
-		if (round ? members->completed >= round : members->set != 0)
+		if (round ? participants->completed >= round
+			  : participants->set != 0)
 			return 0;
 		ret = dfi__barrier_check(barrier);
 		if (ret < 0)
@@ -241,7 +242,7 @@ static int await(struct dfi_barrier *barrier, uint64_t round, int64_t deadline)
 			return dfi__barrier_missing(
 			    barrier, barrier->arrived + !round);
 		next = deadline;
-		if (barrier->suspect < members->n &&
+		if (barrier->suspect < participants->n &&
 		    barrier->suspect_until < deadline)
 			next = barrier->suspect_until;
 		ret = sleep_until_news(barrier, next);
@@ -256,8 +257,10 @@ static int await(struct dfi_barrier *barrier, uint64_t round, int64_t deadline)
  */
 static bool has_arrived(const struct dfi_barrier *barrier)
 {
-	const struct barrier_members *members = &barrier->members;
-	const struct barrier_member *self = &members->member[members->self];
+	const struct barrier_participants *participants =
+	    &barrier->participants;
+	const struct barrier_participant *self =
+	    &participants->participant[participants->self];
 
 	return self->present && self->id == barrier->self.id &&
 	    self->round > barrier->arrived;
@@ -279,7 +282,7 @@ static int prepare(struct dfi_barrier *barrier, int64_t deadline)
 		ret = dfi__barrier_check(barrier);
 	barrier->publishing = !ret;
 	if (!ret)
-		barrier->self.set = barrier->members.set;
+		barrier->self.set = barrier->participants.set;
 	pthread_mutex_unlock(&barrier->lock);
 	return ret;
 }
@@ -397,7 +400,7 @@ int dfi_barrier_close(struct dfi_barrier *barrier)
 	dfi = barrier->dfi;
 	dfi__handle_retire(barrier);
 	dfi__barrier_withdraw(barrier);
-	dfi__member_key(key, barrier->name, barrier->members.self);
+	dfi__participant_key(key, barrier->name, barrier->participants.self);
 	if (is_first_to_withdraw(barrier))
 		dfi__client_retire(dfi->registry, key, NULL, 0);
 	free_barrier(barrier);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include "base/wait.h"
 #include "flows/context/handle.h"
-#include "barrier_members.h"
+#include "barrier_participants.h"
 #include "flows/context/processes.h"
 
 struct registry_event;
@@ -28,12 +28,12 @@ struct dfi_barrier {
 	_Atomic uint32_t sleeping; /* the owner, for news: see base/wait.h */
 	char name[DFI_MAX_FLOW_NAME + 1];
 	struct dfi *dfi;
-	struct barrier_member self;
+	struct barrier_participant self;
 	uint64_t arrived; /* the last round confirmed by the registry */
 	uint64_t passed;  /* the last round from which a call returned */
 	struct registry_watch *watch;
 	pthread_mutex_t lock; /* protects what follows */
-	struct barrier_members members;
+	struct barrier_participants participants;
 	bool registry_lost;
 	bool publishing; /* the owner publishes, and alone uses the entry */
 	bool withdrawn;  /* the entry is */
@@ -61,7 +61,7 @@ void dfi__barrier_withdraw(struct dfi_barrier *barrier);
 
 /* Writes "participant 2 (node N, host H, pid P)". */
 void dfi__barrier_name(char *text, size_t size, uint32_t index,
-    const struct barrier_member *member);
+    const struct barrier_participant *participant);
 
 /* The error that ends all rounds, with its text; 0: none. Under the lock. */
 int dfi__barrier_check(struct dfi_barrier *barrier);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The news of a barrier, on the control thread, and the errors of calls that
- * follow from it. barrier_members.c has the protocol; this file has the texts.
+ * follow from it. barrier_participants.c has the protocol; this file has the
+ * texts.
  */
 #include "barrier_impl.h"
 
@@ -36,27 +37,29 @@
 static bool on_put(struct dfi_barrier *barrier,
     const struct registry_event *event, struct node *node)
 {
-	struct barrier_members *members = &barrier->members;
-	struct barrier_member member;
+	struct barrier_participants *participants = &barrier->participants;
+	struct barrier_participant participant;
 	uint32_t index;
 
 	if (!dfi__endpoint_index(event->key, &index))
 		return false;
-	if (dfi__member_decode(event->data, event->size, &member) < 0) {
+	if (dfi__participant_decode(event->data, event->size, &participant) <
+	    0) {
 		dfi__log(DFI_LOG_WARN, "%s: %s", event->key, dfi_errmsg());
-		dfi__members_delete(members, index);
+		dfi__participants_delete(participants, index);
 		return false;
 	}
-	dfi__members_put(members, index, &member);
-	*node = member.node;
-	return index < members->n && member_joined(members, index);
+	dfi__participants_put(participants, index, &participant);
+	*node = participant.node;
+	return index < participants->n &&
+	    participant_joined(participants, index);
 }
 
 /* Nothing more can report the suspect's progress: it is lost. */
 static void lose_suspect(struct dfi_barrier *barrier)
 {
-	dfi__members_delete(&barrier->members, barrier->suspect);
-	barrier->suspect = barrier->members.n;
+	dfi__participants_delete(&barrier->participants, barrier->suspect);
+	barrier->suspect = barrier->participants.n;
 }
 
 void dfi__barrier_process_ended(
@@ -64,16 +67,17 @@ void dfi__barrier_process_ended(
 {
 	struct dfi_barrier *barrier = (void *)((char *)watcher -
 	    offsetof(struct dfi_barrier, processes));
-	struct barrier_members *members = &barrier->members;
+	struct barrier_participants *participants = &barrier->participants;
 	uint32_t i;
 
 	pthread_mutex_lock(&barrier->lock);
-	for (i = 0; i < members->n; i++)
-		if (member_joined(members, i) &&
-		    dfi__node_is_process(&members->member[i].node, node))
+	for (i = 0; i < participants->n; i++)
+		if (participant_joined(participants, i) &&
+		    dfi__node_is_process(
+			&participants->participant[i].node, node))
 			break;
 	/* Later ends may follow from the first. */
-	if (i < members->n && barrier->suspect == members->n) {
+	if (i < participants->n && barrier->suspect == participants->n) {
 		barrier->suspect = i;
 		barrier->suspect_until = clock_now_ns() +
 		    (at_last ? SUSPICION_LEFT_NS : SUSPICION_NS);
@@ -104,10 +108,10 @@ void dfi__barrier_event(void *arg, const struct registry_event *event)
 	 */
 	else if (event->type == REGISTRY_DELETE && !event->replaced &&
 	    dfi__endpoint_index(event->key, &index)) {
-		dfi__members_delete(&barrier->members, index);
+		dfi__participants_delete(&barrier->participants, index);
 		/* The next owner of the index is another participant. */
 		if (index == barrier->suspect)
-			barrier->suspect = barrier->members.n;
+			barrier->suspect = barrier->participants.n;
 	}
 	if (barrier->registry_lost)
 		lose_suspect(barrier);
@@ -121,16 +125,18 @@ void dfi__barrier_event(void *arg, const struct registry_event *event)
 /* Under the lock. A lost registry gets the entry when it is back. */
 static bool must_withdraw(const struct dfi_barrier *barrier)
 {
-	const struct barrier_members *members = &barrier->members;
+	const struct barrier_participants *participants =
+	    &barrier->participants;
 
-	return members->lost < members->n && !barrier->registry_lost &&
-	    !barrier->publishing && !barrier->withdrawn;
+	return participants->lost < participants->n &&
+	    !barrier->registry_lost && !barrier->publishing &&
+	    !barrier->withdrawn;
 }
 
 void dfi__barrier_withdraw(struct dfi_barrier *barrier)
 {
-	struct barrier_members *members = &barrier->members;
-	struct barrier_member last;
+	struct barrier_participants *participants = &barrier->participants;
+	struct barrier_participant last;
 	char key[KEY_SIZE];
 	size_t size;
 	void *data;
@@ -140,58 +146,60 @@ void dfi__barrier_withdraw(struct dfi_barrier *barrier)
 	must = must_withdraw(barrier);
 	if (must) {
 		last = barrier->self;
-		last.set = members->set;
-		last.round = members->completed;
-		last.lost_id = members->member[members->lost].id;
+		last.set = participants->set;
+		last.round = participants->completed;
+		last.lost_id = participants->participant[participants->lost].id;
 		barrier->withdrawn = true;
 	}
 	pthread_mutex_unlock(&barrier->lock);
 	if (!must)
 		return;
-	dfi__member_key(key, barrier->name, members->self);
+	dfi__participant_key(key, barrier->name, participants->self);
 	/* A participant whose own entry is gone publishes nothing more. */
 	data = last.lost_id == last.id ? NULL
-				       : dfi__member_encode(&last, &size);
+				       : dfi__participant_encode(&last, &size);
 	dfi__client_retire(barrier->dfi->registry, key, data, data ? size : 0);
 	free(data);
 }
 
 void dfi__barrier_name(char *text, size_t size, uint32_t index,
-    const struct barrier_member *member)
+    const struct barrier_participant *participant)
 {
-	if (!member->id)
+	if (!participant->id)
 		snprintf(text, size, "participant %u", index);
 	else
 		snprintf(text, size,
 		    "participant %u (node %s, host %s, pid %u)", index,
-		    member->node.name, member->node.host, member->node.pid);
+		    participant->node.name, participant->node.host,
+		    participant->node.pid);
 }
 
 int dfi__barrier_check(struct dfi_barrier *barrier)
 {
-	const struct barrier_members *members = &barrier->members;
+	const struct barrier_participants *participants =
+	    &barrier->participants;
 	char name[256];
 
-	if (barrier->suspect < members->n &&
+	if (barrier->suspect < participants->n &&
 	    clock_now_ns() >= barrier->suspect_until)
 		lose_suspect(barrier);
-	if (members->disagree) {
-		dfi__barrier_name(
-		    name, sizeof(name), members->other_index, &members->other);
+	if (participants->disagree) {
+		dfi__barrier_name(name, sizeof(name), participants->other_index,
+		    &participants->other);
 		return dfi__fail(-EPROTOTYPE,
 		    "barrier '%s': %s has opened it for %u participants, and "
 		    "participant %u for %u: all must name the same number",
-		    barrier->name, name, members->other.n_members,
-		    members->self, members->n);
+		    barrier->name, name, participants->other.n_participants,
+		    participants->self, participants->n);
 	}
-	if (members->lost < members->n) {
-		dfi__barrier_name(name, sizeof(name), members->lost,
-		    &members->member[members->lost]);
+	if (participants->lost < participants->n) {
+		dfi__barrier_name(name, sizeof(name), participants->lost,
+		    &participants->participant[participants->lost]);
 		return dfi__fail(-ECONNRESET,
 		    "barrier '%s': %s died or closed before round %llu was "
 		    "complete",
 		    barrier->name, name,
-		    (unsigned long long)members->completed + 1);
+		    (unsigned long long)participants->completed + 1);
 	}
 	if (barrier->registry_lost)
 		return dfi__fail(-ENOTCONN,
@@ -224,34 +232,35 @@ append(struct text *text, const char *fmt, ...)
 
 /* Whether the round waits for a participant. */
 static bool is_missing(
-    const struct barrier_members *members, uint32_t i, uint64_t round)
+    const struct barrier_participants *participants, uint32_t i, uint64_t round)
 {
-	if (!members->set)
-		return !member_joined(members, i);
-	return members->member[i].round < round;
+	if (!participants->set)
+		return !participant_joined(participants, i);
+	return participants->participant[i].round < round;
 }
 
 int dfi__barrier_missing(const struct dfi_barrier *barrier, uint64_t round)
 {
-	const struct barrier_members *members = &barrier->members;
+	const struct barrier_participants *participants =
+	    &barrier->participants;
 	struct text text = { .used = 0 };
 	uint32_t i, n_missing = 0;
 	char name[256];
 
-	for (i = 0; i < members->n; i++) {
-		if (!is_missing(members, i, round) ||
+	for (i = 0; i < participants->n; i++) {
+		if (!is_missing(participants, i, round) ||
 		    n_missing++ >= NAMED_MISSING)
 			continue;
-		if (member_joined(members, i))
-			dfi__barrier_name(
-			    name, sizeof(name), i, &members->member[i]);
+		if (participant_joined(participants, i))
+			dfi__barrier_name(name, sizeof(name), i,
+			    &participants->participant[i]);
 		else
 			snprintf(name, sizeof(name), "participant %u", i);
 		append(&text, "%s%s has not %s", n_missing > 1 ? ", " : "",
-		    name, members->set ? "arrived" : "opened it");
+		    name, participants->set ? "arrived" : "opened it");
 	}
 	if (n_missing > NAMED_MISSING)
 		append(&text, ", and %u more", n_missing - NAMED_MISSING);
 	return dfi__fail(-ETIMEDOUT, "barrier '%s': round %llu of %u: %s",
-	    barrier->name, (unsigned long long)round, members->n, text.at);
+	    barrier->name, (unsigned long long)round, participants->n, text.at);
 }
