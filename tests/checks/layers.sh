@@ -9,6 +9,7 @@ export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
 build=${2:+$(cd "$2" && pwd)}
 cd "${1:-$here/../..}"
+. "$here/code_of.sh"
 
 violations=0
 
@@ -140,49 +141,6 @@ check_includes()
 					name = substr($0, 1, RLENGTH)
 				print FILENAME ":" FNR ":" name
 			}')
-}
-
-# Print file:line:code without comments and without the contents of strings.
-code_of() # FILE...
-{
-	awk '
-	FNR == 1 { comment = 0 }
-	{
-		out = ""
-		rest = $0
-		while (rest != "") {
-			if (comment) {
-				end = index(rest, "*/")
-				if (!end)
-					break
-				comment = 0
-				rest = substr(rest, end + 2)
-				continue
-			}
-			if (!match(rest, /\/\*|\/\/|"|'\''/)) {
-				out = out rest
-				break
-			}
-			out = out substr(rest, 1, RSTART - 1)
-			mark = substr(rest, RSTART, RLENGTH)
-			rest = substr(rest, RSTART + RLENGTH)
-			if (mark == "//")
-				break
-			if (mark == "/*") {
-				comment = 1
-				out = out " "
-				continue
-			}
-			while (rest != "") { # to the end of the literal
-				c = substr(rest, 1, 1)
-				rest = substr(rest, c == "\\" ? 3 : 2)
-				if (c == mark)
-					break
-			}
-			out = out mark mark
-		}
-		print FILENAME ":" FNR ":" out
-	}' "$@"
 }
 
 # Report the lines of src and include/dfi whose code matches, except in files
