@@ -29,7 +29,7 @@ unsigned fake_objects;
 void (*fake_posted)(struct verbs_conn *conn, const struct ibv_send_wr *wr);
 void (*fake_freed)(struct verbs_conn *conn);
 void (*fake_answered)(
-    struct rdma_cm_id *id, const struct verbs_handshake *answer, bool accepted);
+    struct rdma_cm_id *id, const struct handshake *answer, bool accepted);
 
 static void *create(size_t size)
 {
@@ -348,14 +348,14 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
-	fuzz_check(param->private_data_len == sizeof(struct verbs_handshake));
+	fuzz_check(param->private_data_len == sizeof(struct handshake));
 	fake_answered(id, param->private_data, true);
 	return 0;
 }
 
 int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t size)
 {
-	fuzz_check(size == sizeof(struct verbs_handshake));
+	fuzz_check(size == sizeof(struct handshake));
 	fake_answered(id, data, false);
 	return 0;
 }

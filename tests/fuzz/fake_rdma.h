@@ -38,7 +38,7 @@ extern void (*fake_posted)(
 extern void (*fake_freed)(struct verbs_conn *conn);
 /* A connection request was accepted or refused. */
 extern void (*fake_answered)(
-    struct rdma_cm_id *id, const struct verbs_handshake *answer, bool accepted);
+    struct rdma_cm_id *id, const struct handshake *answer, bool accepted);
 
 /* An id as rdma_cm gives it for a connection that is about to be made. */
 struct rdma_cm_id *fake_id(void);

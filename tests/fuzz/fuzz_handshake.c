@@ -43,7 +43,7 @@ enum change {
 struct input {
 	unsigned changes;
 	size_t size; /* of what comes */
-	struct verbs_handshake handshake, was;
+	struct handshake handshake, was;
 	bool changed; /* any byte that a proof covers, or the proof */
 };
 
@@ -102,11 +102,11 @@ static struct rdma_cm_id end_of(bool accepts, unsigned changes)
 }
 
 /* As its sender makes it, which is node 1 if it connects, else node 2. */
-static struct verbs_handshake send_handshake(bool accepts, unsigned changes)
+static struct handshake send_handshake(bool accepts, unsigned changes)
 {
 	struct verbs verbs = be_node(accepts ? 2 : 1);
 	struct rdma_cm_id id = end_of(accepts, changes & IPV6);
-	struct verbs_handshake handshake;
+	struct handshake handshake;
 
 	fuzz_check((accepts ? dfi__verbs_answer(&verbs, &id, NONCE, &handshake)
 			    : dfi__verbs_send_handshake(
@@ -119,8 +119,7 @@ static struct rdma_conn_param change_handshake(
     struct input *input, const uint8_t *data, size_t size)
 {
 	uint8_t sent[UINT8_MAX] = { 0 }, *exact;
-	const struct verbs_handshake *was = &input->was,
-				     *is = &input->handshake;
+	const struct handshake *was = &input->was, *is = &input->handshake;
 	size_t i;
 
 	memcpy(sent, was, sizeof(*was));
@@ -153,7 +152,7 @@ static void check_request(
 {
 	struct verbs verbs = be_node(2);
 	struct rdma_cm_id id = end_of(true, input->changes);
-	struct verbs_handshake proved = { .nonce = ~input->handshake.nonce };
+	struct handshake proved = { .nonce = ~input->handshake.nonce };
 	unsigned other = OTHER_FROM | OTHER_TO | OTHER_PORT | OTHER_ROLE;
 	int expected = format_error(input);
 

@@ -308,7 +308,7 @@ static void complete(struct verbs_conn *conn, enum fake_sends sends)
 /* A member's message with at most one other byte, and any size. */
 static void request(unsigned special)
 {
-	const struct verbs_handshake handshake = rig_handshake();
+	const struct handshake handshake = rig_handshake();
 	uint8_t data[UINT8_MAX] = { 0 };
 	uint8_t size = sizeof(handshake), at;
 	unsigned i = special % OURS;

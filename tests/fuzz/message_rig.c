@@ -143,11 +143,11 @@ static void set_path(struct rdma_cm_id *id, bool accepts)
 	    rdma_get_peer_addr(id), &addresses[!accepts], sizeof(addresses[0]));
 }
 
-struct verbs_handshake rig_handshake(void)
+struct handshake rig_handshake(void)
 {
 	struct verbs verbs = be_node(RIG_PEER);
 	struct rdma_cm_id id = { .verbs = NULL };
-	struct verbs_handshake handshake;
+	struct handshake handshake;
 
 	set_path(&id, false);
 	fuzz_check(dfi__verbs_send_handshake(&verbs, &id, &handshake) == 0);
@@ -156,7 +156,7 @@ struct verbs_handshake rig_handshake(void)
 
 /* The end that has connected takes the answer. */
 static void answered(
-    struct rdma_cm_id *to, const struct verbs_handshake *answer, bool accepted)
+    struct rdma_cm_id *to, const struct handshake *answer, bool accepted)
 {
 	struct verbs verbs = be_node(RIG_PEER);
 	struct rdma_cm_id id = { .verbs = NULL };

@@ -47,7 +47,7 @@ struct rig {
 	int32_t error;
 	bool answers; /* it answers this end's next request */
 	/* The peer that wants to connect, and the answer to it. */
-	struct verbs_handshake handshake;
+	struct handshake handshake;
 	struct verbs_conn *accepted;
 	uint16_t refusal;
 };
@@ -66,7 +66,7 @@ struct verbs_conn *rig_conn(unsigned i);
  * rig_handshake(): the handshake of a member. rig_request(): whether the bytes
  * that came were accepted as a handshake, as connection i.
  */
-struct verbs_handshake rig_handshake(void);
+struct handshake rig_handshake(void);
 bool rig_request(unsigned i, const void *data, uint8_t size);
 
 /* A completion of that opcode arrives; the next poll sees it. */

@@ -384,7 +384,7 @@ static struct rdma_cm_id end_of(unsigned from, unsigned to, bool accepts)
 	return id;
 }
 
-static struct rdma_conn_param data_of(const struct verbs_handshake *handshake)
+static struct rdma_conn_param data_of(const struct handshake *handshake)
 {
 	return (struct rdma_conn_param){
 		.private_data = handshake,
@@ -394,12 +394,12 @@ static struct rdma_conn_param data_of(const struct verbs_handshake *handshake)
 
 /* Node 2's message to an impostor of node 1, over a path. */
 static uint16_t check_handshake(
-    const struct verbs_handshake *handshake, unsigned from, unsigned to)
+    const struct handshake *handshake, unsigned from, unsigned to)
 {
 	struct verbs self = be_node(2);
 	struct rdma_cm_id id = end_of(from, to, true);
 	struct rdma_conn_param param = data_of(handshake);
-	struct verbs_handshake proved = { .node = 0 };
+	struct handshake proved = { .node = 0 };
 	uint16_t refusal = dfi__verbs_check_handshake(
 	    &self, &id, &param, &proved);
 
@@ -410,11 +410,11 @@ static uint16_t check_handshake(
 }
 
 /* Node 1's, to connect from 10.0.0.1 to 10.0.0.2. */
-static struct verbs_handshake handshake_of_first(void)
+static struct handshake handshake_of_first(void)
 {
 	struct verbs self = be_node(1);
 	struct rdma_cm_id id = end_of(1, 2, false);
-	struct verbs_handshake handshake;
+	struct handshake handshake;
 
 	cr_assert_eq(dfi__verbs_send_handshake(&self, &id, &handshake), 0);
 	return handshake;
@@ -422,8 +422,8 @@ static struct verbs_handshake handshake_of_first(void)
 
 Test(verbs, who_connects_proves_to_be_a_member_and_reveals_no_secret)
 {
-	struct verbs_handshake handshake = handshake_of_first(),
-			       other = handshake_of_first();
+	struct handshake handshake = handshake_of_first(),
+			 other = handshake_of_first();
 
 	cr_assert_eq(check_handshake(&handshake, 1, 2), 0);
 	cr_assert_eq(check_handshake(&other, 1, 2), 0);
@@ -436,8 +436,7 @@ Test(verbs, who_connects_proves_to_be_a_member_and_reveals_no_secret)
 
 Test(verbs, proof_of_who_connects_is_for_nobody_else_and_nowhere_else)
 {
-	struct verbs_handshake handshake = handshake_of_first(),
-			       changed = handshake;
+	struct handshake handshake = handshake_of_first(), changed = handshake;
 
 	cr_assert_eq(
 	    check_handshake(&handshake, 3, 2), EACCES, "from elsewhere");
@@ -458,7 +457,7 @@ Test(verbs, proof_of_who_connects_is_for_nobody_else_and_nowhere_else)
 }
 
 /* Node 1's reading of an answer. */
-static int take_answer(struct verbs_handshake *answer, uint64_t nonce)
+static int take_answer(struct handshake *answer, uint64_t nonce)
 {
 	struct verbs self = be_node(1);
 	struct rdma_cm_id id = end_of(1, 2, false);
@@ -470,11 +469,11 @@ static int take_answer(struct verbs_handshake *answer, uint64_t nonce)
 	return dfi__verbs_accepted(&self, &event, nonce, conn.peer);
 }
 
-static struct verbs_handshake answer_of_second(uint64_t nonce)
+static struct handshake answer_of_second(uint64_t nonce)
 {
 	struct verbs self = be_node(2);
 	struct rdma_cm_id id = end_of(1, 2, true);
-	struct verbs_handshake answer;
+	struct handshake answer;
 
 	cr_assert_eq(dfi__verbs_answer(&self, &id, nonce, &answer), 0);
 	return answer;
@@ -482,7 +481,7 @@ static struct verbs_handshake answer_of_second(uint64_t nonce)
 
 Test(verbs, acceptor_that_is_no_member_is_refused)
 {
-	struct verbs_handshake answer = answer_of_second(77);
+	struct handshake answer = answer_of_second(77);
 
 	cr_assert_eq(take_answer(&answer, 77), 0, "%s", dfi_errmsg());
 	answer.node = 3;
@@ -494,7 +493,7 @@ Test(verbs, acceptor_that_is_no_member_is_refused)
 
 Test(verbs, answer_to_another_attempt_is_refused)
 {
-	struct verbs_handshake answer = answer_of_second(77);
+	struct handshake answer = answer_of_second(77);
 
 	answer.nonce = 78;
 	cr_assert_eq(take_answer(&answer, 78), -EACCES);
@@ -503,7 +502,7 @@ Test(verbs, answer_to_another_attempt_is_refused)
 /* Our own proof, sent back. */
 Test(verbs, reflected_handshake_is_refused)
 {
-	struct verbs_handshake handshake = handshake_of_first();
+	struct handshake handshake = handshake_of_first();
 
 	cr_assert_eq(take_answer(&handshake, handshake.nonce), -EACCES);
 }
@@ -521,7 +520,7 @@ static void expect_both_versions(int ret)
 
 Test(verbs, peer_of_another_version_is_refused_with_both_named)
 {
-	struct verbs_handshake handshake = answer_of_second(77);
+	struct handshake handshake = answer_of_second(77);
 	struct rdma_cm_event event = { .param.conn = data_of(&handshake) };
 
 	handshake.version = 99;
@@ -534,7 +533,7 @@ Test(verbs, peer_of_another_version_is_refused_with_both_named)
 static int be_refused(uint16_t refusal)
 {
 	struct verbs self = be_node(2);
-	struct verbs_handshake handshake = dfi__verbs_refusal(&self, refusal);
+	struct handshake handshake = dfi__verbs_refusal(&self, refusal);
 	struct rdma_cm_event event = { .param.conn = data_of(&handshake) };
 
 	return dfi__verbs_refused(&verbs, &event, conn.peer);

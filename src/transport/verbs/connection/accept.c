@@ -26,7 +26,7 @@
 
 static void refuse(struct verbs *verbs, struct rdma_cm_id *id, uint16_t refusal)
 {
-	struct verbs_handshake answer = dfi__verbs_refusal(verbs, refusal);
+	struct handshake answer = dfi__verbs_refusal(verbs, refusal);
 
 	rdma_reject(id, &answer, sizeof(answer));
 	rdma_destroy_id(id);
@@ -35,9 +35,9 @@ static void refuse(struct verbs *verbs, struct rdma_cm_id *id, uint16_t refusal)
 static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
     const struct rdma_conn_param *from)
 {
-	struct verbs_handshake answer = dfi__verbs_refusal(verbs, 0);
+	struct handshake answer = dfi__verbs_refusal(verbs, 0);
 	struct rdma_conn_param param = dfi__verbs_conn_param(verbs, &answer);
-	struct verbs_handshake handshake;
+	struct handshake handshake;
 	uint16_t refusal = dfi__verbs_check_handshake(
 	    verbs, id, from, &handshake);
 	struct verbs_conn *conn;

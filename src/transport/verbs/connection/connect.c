@@ -176,7 +176,7 @@ static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
     const char *peer, const struct wait_limit *wait_limit,
     struct verbs_conn **out)
 {
-	struct verbs_handshake greeting = { .magic = 0 };
+	struct handshake greeting = { .magic = 0 };
 	struct rdma_conn_param param = dfi__verbs_conn_param(verbs, &greeting);
 	struct verbs_conn *conn;
 	int ret = resolve(verbs, id, peer, wait_limit);

@@ -43,7 +43,7 @@ struct verbs_conn *dfi__verbs_new_conn(
 }
 
 struct rdma_conn_param dfi__verbs_conn_param(
-    const struct verbs *verbs, const struct verbs_handshake *handshake)
+    const struct verbs *verbs, const struct handshake *handshake)
 {
 	return (struct rdma_conn_param){
 		.private_data = handshake,

@@ -10,7 +10,7 @@
 #include "transport/verbs/verbs.h"
 
 struct verbs_conn;
-struct verbs_handshake;
+struct handshake;
 
 /* connection/connection.c */
 
@@ -27,7 +27,7 @@ int dfi__verbs_create_qp(struct verbs_conn *conn);
 void dfi__verbs_tune(struct verbs_conn *conn);
 
 struct rdma_conn_param dfi__verbs_conn_param(
-    const struct verbs *verbs, const struct verbs_handshake *handshake);
+    const struct verbs *verbs, const struct handshake *handshake);
 
 /* Free a connection that isn't listed. */
 void dfi__verbs_destroy_conn(struct verbs_conn *conn);

@@ -5,33 +5,25 @@
 
 #include <rdma/rdma_cma.h>
 #include <stdint.h>
-#include "security/mac.h"
+#include "transport/handshake.h"
 #include "transport/verbs/verbs.h"
 
 /* What two processes agree on before they have a queue pair. */
 #define VERBS_HANDSHAKE_MAGIC UINT32_C(0x56494644) /* "DFIV" */
 #define VERBS_HANDSHAKE_VERSION 5
 
-struct verbs_handshake {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t refusal; /* in a rejection: a positive errno value */
-	uint64_t node;
-	uint64_t nonce; /* a random number of the connecting side */
-	uint8_t proof[MAC_SIZE];
-};
 /* rdma_cm has room for 56 bytes of the connecting side. */
-_Static_assert(sizeof(struct verbs_handshake) == 40, "private data");
+_Static_assert(sizeof(struct handshake) <= 56, "private data");
 
 /* Our half of the handshake, once the id has its addresses. -EIO. */
 int dfi__verbs_send_handshake(const struct verbs *verbs, struct rdma_cm_id *id,
-    struct verbs_handshake *handshake);
+    struct handshake *handshake);
 
 /* The answer to the peer that sent this nonce. -EIO. */
 int dfi__verbs_answer(const struct verbs *verbs, struct rdma_cm_id *id,
-    uint64_t nonce, struct verbs_handshake *handshake);
+    uint64_t nonce, struct handshake *handshake);
 
-struct verbs_handshake dfi__verbs_refusal(
+struct handshake dfi__verbs_refusal(
     const struct verbs *verbs, uint16_t refusal);
 
 /*
@@ -40,7 +32,7 @@ struct verbs_handshake dfi__verbs_refusal(
  */
 uint16_t dfi__verbs_check_handshake(const struct verbs *verbs,
     struct rdma_cm_id *id, const struct rdma_conn_param *param,
-    struct verbs_handshake *proved);
+    struct handshake *proved);
 
 /*
  * Check that the accepting process is a member: another process may have taken
