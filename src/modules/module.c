@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,10 +84,32 @@ static int fail_open(
 	    location->what, path, why, location->packages);
 }
 
+/*
+ * Open a library. Those that it needs may change handlers of signals when they
+ * are loaded, as libinfinipath does, which libfabric needs: the application's
+ * are put back.
+ */
+static void *open_quietly(const char *path)
+{
+	struct sigaction *handlers = calloc(NSIG, sizeof(*handlers)), now;
+	void *handle;
+	int i;
+
+	for (i = 1; handlers && i < NSIG; i++)
+		(void)sigaction(i, NULL, &handlers[i]);
+	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	for (i = 1; handlers && i < NSIG; i++)
+		if (sigaction(i, NULL, &now) == 0 &&
+		    now.sa_sigaction != handlers[i].sa_sigaction)
+			(void)sigaction(i, &handlers[i], NULL);
+	free(handlers);
+	return handle;
+}
+
 static int load(const struct module_location *location, const char *path,
     const struct module **module)
 {
-	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	void *handle = open_quietly(path);
 
 	if (!handle)
 		return fail_open(location, path, dlerror());
