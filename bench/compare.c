@@ -30,8 +30,10 @@ void compare_report_travel(
 {
 	bool device = side->device[0] && side->notify;
 
-	json_object_set_new(
-	    row, "transport", json_string(device ? "verbs" : "shm"));
+	json_object_set_new(row, "transport",
+	    json_string(!device                   ? "shm"
+		    : side->notify == NOTIFY_DATA ? "ofi"
+						  : "verbs"));
 	json_object_set_new(row, "split", json_boolean(session->peer != NULL));
 	json_object_set_new(
 	    row, "device", json_string(device ? side->device : "-"));

@@ -50,7 +50,7 @@ static const struct argp_option common_table[] = {
 	    0 },
 	{ "registry", KEY_REGISTRY, "ADDRESS", 0,
 	    "Use this registry (default: start one)", 0 },
-	{ "transport", KEY_TRANSPORT, "auto|shm|verbs", 0,
+	{ "transport", KEY_TRANSPORT, "auto|shm|verbs|ofi", 0,
 	    "How the flows move tuples (default DFI_TRANSPORT, else auto)", 0 },
 	{ "role", KEY_ROLE, "source|target", 0,
 	    "Run only the sources, or only the targets. Start dfi-bench with "
@@ -227,7 +227,7 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_TRANSPORT:
 		options->transport = parse_name(state, "transport", arg,
-		    transport_name, DFI_TRANSPORT_VERBS + 1);
+		    transport_name, DFI_TRANSPORT_OFI + 1);
 		return 0;
 	case KEY_ROLE:
 		options->role = parse_name(

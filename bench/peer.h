@@ -37,6 +37,7 @@ enum notify {
 	NOTIFY_IMM = 2,
 	NOTIFY_DATAGRAM = 4, /* the segment came in datagrams */
 	NOTIFY_CHECKSUM = 8,
+	NOTIFY_DATA = 16, /* by completion data of libfabric */
 };
 
 /*

@@ -198,6 +198,9 @@ bool session_needs_network(
 	if (session->peer || plan->datagrams)
 		return true;
 	if (session->transport)
-		return session->transport == DFI_TRANSPORT_VERBS;
-	return set && !strcmp(set, transport_name(DFI_TRANSPORT_VERBS));
+		return session->transport == DFI_TRANSPORT_VERBS ||
+		    session->transport == DFI_TRANSPORT_OFI;
+	return set &&
+	    (!strcmp(set, transport_name(DFI_TRANSPORT_VERBS)) ||
+		!strcmp(set, transport_name(DFI_TRANSPORT_OFI)));
 }

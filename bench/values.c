@@ -257,6 +257,7 @@ const char *transport_name(uint32_t transport)
 		[DFI_TRANSPORT_AUTO] = "auto",
 		[DFI_TRANSPORT_SHM] = "shm",
 		[DFI_TRANSPORT_VERBS] = "verbs",
+		[DFI_TRANSPORT_OFI] = "ofi",
 	};
 
 	return names[transport];
@@ -280,8 +281,8 @@ const char *notify_name(uint32_t notify)
 		[NOTIFY_IMM] = "imm",
 		[NOTIFY_DATAGRAM] = "datagram",
 		[NOTIFY_CHECKSUM] = "checksum",
+		[NOTIFY_DATA] = "data",
 	};
 
-	return notify <= NOTIFY_CHECKSUM && names[notify] ? names[notify]
-							  : "mixed";
+	return notify <= NOTIFY_DATA && names[notify] ? names[notify] : "mixed";
 }

@@ -142,7 +142,10 @@ static int add_use(void *arg, const struct dfi_transport_stats *stats)
 	use->queue_pairs += stats->connections;
 	use->notify |= (has_rings(stats, "footer_rings") ? NOTIFY_FOOTER : 0) |
 	    (has_rings(stats, "checksum_rings") ? NOTIFY_CHECKSUM : 0) |
-	    (has_rings(stats, "imm_rings") ? NOTIFY_IMM : 0);
+	    (has_rings(stats, "imm_rings") ? NOTIFY_IMM : 0) |
+	    (!strcmp(stats->transport, "ofi") && stats->connections
+		    ? NOTIFY_DATA
+		    : 0);
 	if (!use->device[0])
 		memcpy(use->device, stats->device, sizeof(use->device));
 	return 0;

@@ -97,9 +97,11 @@ enum dfi_routing {
 enum dfi_transport {
 	/* As DFI_TRANSPORT says where an endpoint is opened, else auto. */
 	DFI_TRANSPORT_DEFAULT = 0,
-	DFI_TRANSPORT_AUTO,  /* shared memory on one host, else RDMA */
+	/* Shared memory on one host, else RDMA, else libfabric. */
+	DFI_TRANSPORT_AUTO,
 	DFI_TRANSPORT_SHM,   /* shared memory: all endpoints on one host */
 	DFI_TRANSPORT_VERBS, /* RDMA, also on one host */
+	DFI_TRANSPORT_OFI,   /* libfabric (TCP), also on one host */
 };
 
 /* What is checked of each segment, beside its size and its number of tuples. */

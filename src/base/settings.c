@@ -32,6 +32,7 @@ static const struct choice choices[] = {
 	{ "DFI_TRANSPORT", "auto", DFI_TRANSPORT_AUTO },
 	{ "DFI_TRANSPORT", "shm", DFI_TRANSPORT_SHM },
 	{ "DFI_TRANSPORT", "verbs", DFI_TRANSPORT_VERBS },
+	{ "DFI_TRANSPORT", "ofi", DFI_TRANSPORT_OFI },
 	{ "DFI_VERIFY", "none", DFI_VERIFY_NONE },
 	{ "DFI_VERIFY", "checksum", DFI_VERIFY_CHECKSUM },
 	{ "DFI_VERBS_NOTIFY", "auto", VERBS_NOTIFY_AUTO },

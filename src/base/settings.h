@@ -65,8 +65,8 @@
 	X(choice, dump_rings, "DFI_DUMP_RINGS", "0",                          \
 	    "whether core dumps of this process hold its rings: 0 or 1")      \
 	X(choice, transport, "DFI_TRANSPORT", "auto",                         \
-	    "how tuples travel: auto (shm on one host, else verbs), shm "     \
-	    "or verbs")                                                       \
+	    "how tuples travel: auto (shm on one host, else verbs, else "     \
+	    "ofi), shm, verbs or ofi")                                        \
 	X(choice, verify, "DFI_VERIFY", "none",                               \
 	    "checks of each segment of the flows that are created: none, "    \
 	    "or checksum")                                                    \
@@ -79,6 +79,13 @@
 	X(retry, verbs_retry_ms, "DFI_VERBS_RETRY", "3000",                   \
 	    "milliseconds, 1 to 3600000, for which RDMA repeats what is not " \
 	    "answered before a connection breaks")                            \
+	X(text, ofi_provider, "DFI_OFI_PROVIDER", "tcp",                      \
+	    "provider of libfabric to use; others than tcp are not tested")   \
+	X(address, ofi_address, "DFI_OFI_ADDRESS", NULL,                      \
+	    "IP address of this host at which peers reach it over libfabric") \
+	X(retry, ofi_timeout_ms, "DFI_OFI_TIMEOUT", "5000",                   \
+	    "milliseconds, 1 to 3600000, without a sign of life of a peer "   \
+	    "after which a connection over libfabric breaks")                 \
 	X(ms, open_timeout_ms, "DFI_OPEN_TIMEOUT", "10000",                   \
 	    "milliseconds, 1 to 2147483647, to wait for the registry, a "     \
 	    "flow or its endpoints")                                          \

@@ -668,6 +668,7 @@ static inline uint64_t transport_region_receives(
 }
 
 extern const struct transport_ops dfi__shm_ops;
+extern const struct transport_ops dfi__ofi_ops;
 extern const struct transport_ops dfi__verbs_ops;
 
 #endif

@@ -3,9 +3,14 @@
 #include "transports.h"
 
 const struct transport_row dfi__transports[] = {
-	{ .name = "shm", .ops = &dfi__shm_ops },
+	{ .name = "shm", .choice = DFI_TRANSPORT_SHM, .ops = &dfi__shm_ops },
 #if DFI_VERBS
-	{ .name = "verbs", .ops = &dfi__verbs_ops },
+	{ .name = "verbs",
+	    .choice = DFI_TRANSPORT_VERBS,
+	    .ops = &dfi__verbs_ops },
+#endif
+#if DFI_OFI
+	{ .name = "ofi", .choice = DFI_TRANSPORT_OFI, .ops = &dfi__ofi_ops },
 #endif
 	{ .name = NULL },
 };

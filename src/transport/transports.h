@@ -4,10 +4,12 @@
 #define DFI_TRANSPORT_TRANSPORTS_H
 
 #include <string.h>
+#include <dfi/flow.h>
 #include "transport.h"
 
 struct transport_row {
-	const char *name; /* as in the table that it stands for */
+	const char *name;          /* as in the table that it stands for */
+	enum dfi_transport choice; /* by which users demand it */
 	/* Linked in; NULL: load() opens a module, and returns its table. */
 	const struct transport_ops *ops;
 	int (*load)(const struct transport_ops **ops);
@@ -17,8 +19,8 @@ struct transport_row {
  * They end with a name that is NULL. The first transport is linked in, and
  * makes regions, in memory that the contexts of one host share. The others
  * export these regions to other hosts; of them, a context starts the first one
- * whose device it has. transports.c has the rows of libdfi.a,
- * transports_modules.c those of libdfi.so.
+ * that its user allows and whose device it has. transports.c has the rows of
+ * libdfi.a, transports_modules.c those of libdfi.so.
  */
 extern const struct transport_row dfi__transports[];
 

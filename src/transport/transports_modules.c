@@ -27,9 +27,23 @@ static int load_verbs(const struct transport_ops **ops)
 	return load(&location, ops);
 }
 
+static int load_ofi(const struct transport_ops **ops)
+{
+	static const struct module_location location = {
+		.file = "libdfi-ofi.so",
+		.what = "transport ofi (libfabric)",
+		.option = "DFI_OFI",
+		.packages = "libfabric1",
+		.abi = MODULE_ABI(struct transport_ops),
+	};
+
+	return load(&location, ops);
+}
+
 const struct transport_row dfi__transports[] = {
-	{ .name = "shm", .ops = &dfi__shm_ops },
-	{ .name = "verbs", .load = load_verbs },
+	{ .name = "shm", .choice = DFI_TRANSPORT_SHM, .ops = &dfi__shm_ops },
+	{ .name = "verbs", .choice = DFI_TRANSPORT_VERBS, .load = load_verbs },
+	{ .name = "ofi", .choice = DFI_TRANSPORT_OFI, .load = load_ofi },
 	{ .name = NULL },
 };
 

@@ -34,9 +34,10 @@ files=$(find src -name '*.[ch]' -o -name '*.proto' | sort)
 	sed 's/^/file /' <<< "$files"
 	if [ -n "$build" ]; then
 		# Of the two faults.c, the one that users have; of the libraries,
-		# libdfi.a, which has no modules.
+		# libdfi.a, which has no modules, and what tests add to it.
 		(cd "$build/CMakeFiles" && find . \( -path './dfi_objects.dir/*' \
 			-o -path './dfi_no_faults.dir/*' \
+			-o -path './dfi_ofi_objects.dir/*' \
 			-o -path './dfi_static_objects.dir/*' \
 			-o -path './dfi_tls_objects.dir/*' \
 			-o -path './dfi_verbs_objects.dir/*' \) -name '*.o' -print0 |

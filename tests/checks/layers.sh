@@ -102,6 +102,10 @@ check_includes()
 
 	while IFS=: read -r file line name; do
 		case $name in
+		'<rdma/fabric.h>' | '<rdma/fi_'*)
+			[[ $file == src/transport/ofi/* ]] ||
+				report "$file:$line" \
+					"only src/transport/ofi may include $name" ;;
 		'<infiniband/'* | '<rdma/'*)
 			[[ $file == src/transport/verbs/* ]] ||
 				report "$file:$line" \

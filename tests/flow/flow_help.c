@@ -188,6 +188,13 @@ bool over_verbs(void)
 	return transport && strcmp(transport, "verbs") == 0;
 }
 
+bool over_network(void)
+{
+	const char *transport = getenv("DFI_TRANSPORT");
+
+	return over_verbs() || (transport && strcmp(transport, "ofi") == 0);
+}
+
 int consume_soon(struct dfi_target *target, const void **tuple)
 {
 	int64_t deadline = now_ms() + LONG_MS;

@@ -95,6 +95,8 @@ uint64_t counter(const struct dfi_transport_stats *stats, const char *name);
 
 /* Whether all flows use RDMA, as in tests/testbed/flows.sh. */
 bool over_verbs(void);
+/* Whether all flows use RDMA or libfabric. */
+bool over_network(void);
 
 /*
  * dfi_target_consume() on a nonblocking target, which waits for tuples on their

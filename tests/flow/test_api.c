@@ -174,7 +174,7 @@ Test(flow, attributes_out_of_range_are_named)
 	refuse(routing, DFI_ROUTE_RANGE, -EINVAL, "splits");
 	refuse(key, "value", -EINVAL, "key", "'value'");
 	refuse(flags, 2, -EINVAL, "flags 0x2");
-	refuse(transport, DFI_TRANSPORT_VERBS + 1, -EINVAL, "transport 4");
+	refuse(transport, DFI_TRANSPORT_OFI + 1, -EINVAL, "transport 5");
 	refuse(segment_size, 15, -EMSGSIZE, "16 bytes", "15", "segment_size");
 	refuse(segment_size, DFI_MAX_SEGMENT_SIZE + 1, -EINVAL, "segment_size");
 	refuse(

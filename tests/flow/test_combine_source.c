@@ -588,7 +588,7 @@ Test(combine_source, goes_on_as_long_as_it_pays)
 	 * After some time it is tried again, and pays. (Emulated devices take
 	 * too long for a million tuples.)
 	 */
-	for (n = 600000; !over_verbs() && n < 20000000; n += 200000) {
+	for (n = 600000; !over_network() && n < 20000000; n += 200000) {
 		stats = push_keys(source, 200000, 1000);
 		cr_assert_eq(stats.tuples, n + 200000);
 		if (stats.combined_tuples > first.combined_tuples + 400000)
@@ -961,7 +961,7 @@ Test(combine_source, fails_when_its_target_closes)
 
 Test(combine_source, takes_what_was_estimated)
 {
-	bool has_shadow = over_verbs();
+	bool has_shadow = over_network();
 	struct dfi_flow_attr attr = kv_attr(3, DFI_COMBINING_ALWAYS);
 	struct dfi_flow_needs estimate, off;
 	struct dfi_target *targets[3];

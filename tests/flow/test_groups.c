@@ -290,7 +290,7 @@ static int check_source(struct end *end, struct dfi_source *source)
 	    dfi_flow_lookup(rig.dfi, "f", &info) < 0)
 		return -EIO;
 	/* Over RDMA the device reads them in place. */
-	copied = info.replication == DFI_REPLICATION_NAIVE && !over_verbs();
+	copied = info.replication == DFI_REPLICATION_NAIVE && !over_network();
 	for (i = 0; i < plan->n; i++)
 		copies += copied ? 1 +
 			(uint64_t)__builtin_popcountll(

@@ -870,10 +870,10 @@ static int close_descriptors_in_child(const char *registry)
 	    dfi_source_open(dfi, "cut", 0, NULL, &source))
 		return 1;
 	close_range(STDERR_FILENO + 1, ~0u, 0);
-	/* The closed descriptors include those of an RDMA device. */
+	/* The closed descriptors include those of a network. */
 	if ((dfi_source_push(source, &kv) || dfi_source_flush(source) ||
 		dfi_target_consume(target, &tuple) != 1) &&
-	    !over_verbs())
+	    !over_network())
 		return 2;
 	ret = dfi_flow_lookup(dfi, "cut", &info);
 	if (ret != -ENOTCONN && ret != -ETIMEDOUT)

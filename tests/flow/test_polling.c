@@ -99,7 +99,7 @@ Test(descriptor, takes_three_files)
 	struct dfi_target_group *group;
 	unsigned before;
 
-	if (over_verbs())
+	if (over_network())
 		cr_skip_test("what was opened to connect is closed later");
 	create_kv_flow(rig.dfi, "f", 1, 1, 1, 2);
 	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);

@@ -739,7 +739,7 @@ TEST_EACH(copies_are_counted)
 	 */
 	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	cr_assert_eq(stats.copied_bytes,
-	    info.replication == DFI_REPLICATION_NAIVE && !over_verbs()
+	    info.replication == DFI_REPLICATION_NAIVE && !over_network()
 		? 4 * stats.bytes
 		: stats.bytes);
 	cr_assert_eq(dfi_source_close(source), 0);

@@ -356,9 +356,7 @@ static unsigned kept_with(const char *variable, const char *value)
 
 Test(spare, settings_bound_what_a_context_keeps_until_it_closes)
 {
-	const char *transport = getenv("DFI_TRANSPORT");
-
-	if (transport && !strcmp(transport, "verbs"))
+	if (over_network())
 		cr_skip_test("what was exported is not kept");
 	cr_assert_eq(kept_with("DFI_SPARE_MEMORY", "32M"), 1);
 	cr_assert_eq(kept_with("DFI_SPARE_MEMORY", "4K"), 0);

@@ -406,6 +406,7 @@ for format in "" --json; do
 		has "$tmp/devices" '"devices": \[\]'
 	else
 		has "$tmp/devices" "^no RDMA devices: .*rdma link"
+		has "$tmp/devices" "plain text"
 	fi
 done
 

@@ -607,7 +607,7 @@ Test(descriptor, numbers_out_of_range_are_refused)
 	refuse(segment_size, DFI_MAX_SEGMENT_SIZE + 1, -EBADMSG);
 	refuse(segment_count, 0, -EBADMSG);
 	refuse(segment_count, DFI_MAX_SEGMENT_COUNT + 1, -EBADMSG);
-	refuse(transport, DFI_TRANSPORT_VERBS + 1, -EBADMSG);
+	refuse(transport, DFI_TRANSPORT_OFI + 1, -EBADMSG);
 	/* A library that knows no checksums has another layout. */
 	refuse(checksums, false, -EPROTO);
 	refuse(radix_shift, 64, -EBADMSG);

@@ -149,7 +149,8 @@ Test(next_transport, is_of_the_kind_that_the_address_has)
 
 	start("verbs", 0);
 	unsetenv("DFI_TEST_LOOPBACK");
-	cr_assert_eq(dfi__network_open(from, &transport), 0);
+	cr_assert_eq(
+	    dfi__network_open(from, DFI_TRANSPORT_VERBS, &transport), 0);
 	cr_assert_eq(transport->ops, &dfi__verbs_ops);
 	setenv("DFI_TEST_LOOPBACK", "1", 1);
 	cr_assert_eq(dfi__network_reach(from, &there, &transport), 0);

@@ -24,11 +24,12 @@ struct network {
 	bool registry_is_local;
 	char *registry;
 	uint8_t token[MEMBER_TOKEN_SIZE];
-	pthread_mutex_t start; /* protects transport, others */
-	struct transport *transport;
-	/* For peers whose route goes through other devices. */
-	struct transport *others[NETWORK_DEVICES - 1];
-	unsigned n_others;
+	pthread_mutex_t start; /* protects first, started */
+	/* What each choice means here; NULL: nobody has needed it yet. */
+	struct transport *first[DFI_TRANSPORT_OFI + 1];
+	/* More than these are for peers whose route uses other devices. */
+	struct transport *started[NETWORK_DEVICES];
+	unsigned n_started;
 	struct registry_watch *watch;
 	pthread_mutex_t lock; /* protects nodes */
 	struct node_table nodes;
@@ -81,10 +82,8 @@ void dfi__network_leave(struct network *network, int64_t deadline)
 {
 	unsigned i;
 
-	for (i = 0; i < network->n_others; i++)
-		leave(network->others[i], deadline);
-	if (network->transport)
-		leave(network->transport, deadline);
+	for (i = network->n_started; i > 0; i--)
+		leave(network->started[i - 1], deadline);
 }
 
 void dfi__network_free(struct network *network)
@@ -92,10 +91,8 @@ void dfi__network_free(struct network *network)
 	unsigned i;
 
 	/* Once the transports have stopped, no peer connects any more. */
-	for (i = 0; i < network->n_others; i++)
-		network->others[i]->ops->stop(network->others[i]);
-	if (network->transport)
-		network->transport->ops->stop(network->transport);
+	for (i = network->n_started; i > 0; i--)
+		network->started[i - 1]->ops->stop(network->started[i - 1]);
 	dfi__client_unwatch(network->watch);
 	dfi__node_table_free(&network->nodes);
 	pthread_mutex_destroy(&network->lock);
@@ -188,34 +185,75 @@ void dfi__network_why_none(
 		    why, why_size, "its registry serves its own host only");
 }
 
-/* Start the first transport that finds its device. */
-static int start_first(struct network *network)
+/* The first that has started of a row's kind, or NULL. */
+static struct transport *find_started(
+    const struct network *network, const struct transport_row *row)
 {
-	const struct transport_row *row = dfi__transports + 1;
-	int ret = dfi__fail(-ENODEV, "this library has no network transport");
+	unsigned i;
 
-	for (; ret == -ENODEV && row->name; row++)
-		ret = start(
-		    network, row, network->registry, &network->transport);
+	for (i = 0; i < network->n_started; i++)
+		if (strcmp(network->started[i]->ops->name, row->name) == 0)
+			return network->started[i];
+	return NULL;
+}
+
+/* Start a row's transport, unless it has started. */
+static int start_row(struct network *network, const struct transport_row *row,
+    struct transport **transport)
+{
+	int ret;
+
+	*transport = find_started(network, row);
+	if (*transport)
+		return 0;
+	ret = start(network, row, network->registry, transport);
+	if (!ret)
+		network->started[network->n_started++] = *transport;
 	return ret;
 }
 
-int dfi__network_open(struct dfi *dfi, struct transport **transport)
+/* Start the first transport of those allowed that finds its device. */
+static int start_first(struct network *network, enum dfi_transport choice,
+    struct transport **transport)
+{
+	const struct transport_row *row = dfi__transports + 1;
+	char why[ERROR_TEXT_SIZE] = "";
+	int ret = -ENODEV;
+
+	for (; ret == -ENODEV && row->name; row++) {
+		if (choice != DFI_TRANSPORT_AUTO && row->choice != choice)
+			continue;
+		ret = start_row(network, row, transport);
+		/* That there is no device for the first matters, too. */
+		if (ret == -ENODEV && why[0])
+			dfi__fail_within(ret, "%s; and", why);
+		if (ret == -ENODEV)
+			snprintf(why, sizeof(why), "%s", dfi_errmsg());
+	}
+	if (ret == -ENODEV && !why[0])
+		dfi__fail(ret,
+		    "this library has no network transport that its "
+		    "settings and the flow allow");
+	return ret;
+}
+
+int dfi__network_open(
+    struct dfi *dfi, enum dfi_transport choice, struct transport **transport)
 {
 	struct network *network = dfi->network;
 	int ret = 0;
 
 	pthread_mutex_lock(&network->start);
-	if (!network->transport)
-		ret = start_first(network);
-	*transport = network->transport;
+	if (!network->first[choice])
+		ret = start_first(network, choice, &network->first[choice]);
+	*transport = network->first[choice];
 	pthread_mutex_unlock(&network->start);
 	return ret;
 }
 
 int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport)
 {
-	int ret = dfi__network_open(dfi, transport);
+	int ret = dfi__network_open(dfi, DFI_TRANSPORT_VERBS, transport);
 
 	if (!ret && !(*transport)->ops->mcast)
 		ret = dfi__fail(-EOPNOTSUPP,
@@ -237,19 +275,6 @@ int dfi__network_serves(
 	    flow->footer_side == FOOTER_BEHIND ? "in front" : "behind");
 }
 
-/* The transports that have started; no other thread may start one. */
-static unsigned list(
-    struct network *network, struct transport *transports[NETWORK_DEVICES])
-{
-	unsigned n = 0, i;
-
-	if (network->transport)
-		transports[n++] = network->transport;
-	for (i = 0; i < network->n_others; i++)
-		transports[n++] = network->others[i];
-	return n;
-}
-
 /* Start a transport for the device on the route to an address. */
 static int start_another(struct network *network,
     const struct region_address *address, struct transport **transport)
@@ -267,7 +292,7 @@ static int start_another(struct network *network,
 		other->ops->stop(other);
 		return 0;
 	}
-	network->others[network->n_others++] = other;
+	network->started[network->n_started++] = other;
 	*transport = other;
 	return 0;
 }
@@ -279,8 +304,8 @@ static int start_another(struct network *network,
 static int reach(struct network *network, const struct region_address *address,
     struct transport **transport)
 {
-	struct transport *all[NETWORK_DEVICES];
-	unsigned n = list(network, all), i;
+	struct transport *const *all = network->started;
+	unsigned n = network->n_started, i;
 
 	*transport = NULL;
 	for (i = 0; i < n; i++) {
@@ -293,7 +318,7 @@ static int reach(struct network *network, const struct region_address *address,
 		if (!*transport)
 			*transport = all[i];
 	}
-	if (network->n_others < NETWORK_DEVICES - 1)
+	if (n < NETWORK_DEVICES)
 		return start_another(network, address, transport);
 	/* Its name says which device the route would use. */
 	return *transport
@@ -308,7 +333,7 @@ int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
     struct transport **transport)
 {
 	struct network *network = dfi->network;
-	int ret = dfi__network_open(dfi, transport);
+	int ret = dfi__network_open(dfi, address->transport->choice, transport);
 
 	if (ret < 0)
 		return ret;
@@ -340,7 +365,8 @@ int dfi__network_query(struct network *network,
 	int ret = 0;
 
 	pthread_mutex_lock(&network->start);
-	n = list(network, transports);
+	n = network->n_started;
+	memcpy(transports, network->started, n * sizeof(transports[0]));
 	pthread_mutex_unlock(&network->start);
 	for (i = 0; !ret && i < n; i++)
 		if (query(transports[i], &stats))
@@ -356,7 +382,8 @@ uint32_t dfi__network_query_now(
 
 	if (pthread_mutex_trylock(&network->start) != 0)
 		return 0;
-	n = list(network, transports);
+	n = network->n_started;
+	memcpy(transports, network->started, n * sizeof(transports[0]));
 	pthread_mutex_unlock(&network->start);
 	for (i = 0; i < n; i++)
 		n_stats += query(transports[i], &stats[n_stats]);

@@ -54,13 +54,15 @@ enum dfi_transport dfi__network_choice(
 bool dfi__network_may_be_needed(const struct dfi *dfi, const struct flow *flow);
 
 /*
- * The transport that reaches this host's targets. The first call starts it: the
- * first in the table (transport.h) that finds a device. Any thread may call
- * this and the next two functions.
+ * The transport that reaches this host's targets, by a choice that is not
+ * shared memory. The first call starts it: the first in the table (transport.h)
+ * that the choice allows and that finds a device. Any thread may call this and
+ * the next two functions.
  */
-int dfi__network_open(struct dfi *dfi, struct transport **transport);
+int dfi__network_open(
+    struct dfi *dfi, enum dfi_transport choice, struct transport **transport);
 
-/* The same with multicast; -EOPNOTSUPP: the transport has none. */
+/* One with multicast; -EOPNOTSUPP: the transport has none. */
 int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport);
 
 /*

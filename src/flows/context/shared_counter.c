@@ -49,11 +49,12 @@ static enum dfi_transport choice(
 }
 
 /* Export the words, so that all users take numbers through the device. */
-static int export_words(struct dfi *dfi, struct shared_counter *shared_counter)
+static int export_words(struct dfi *dfi, enum dfi_transport transport,
+    struct shared_counter *shared_counter)
 {
 	struct region *region = shared_counter->region;
 	struct transport *network;
-	int ret = dfi__network_open(dfi, &network);
+	int ret = dfi__network_open(dfi, choice(dfi, transport), &network);
 
 	return ret < 0 ? ret
 		       : network->ops->region.export(network, region, &layout);
@@ -82,7 +83,7 @@ int dfi__shared_counter_create(struct dfi *dfi, enum dfi_transport transport,
 		    sizeof(shared_counter->published.why));
 		return 0;
 	}
-	ret = export_words(dfi, shared_counter);
+	ret = export_words(dfi, transport, shared_counter);
 	if (!ret)
 		dfi__region_publish(
 		    shared_counter->region, &shared_counter->published);

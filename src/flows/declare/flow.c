@@ -108,13 +108,20 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 }
 
 /* The default is multicast if all endpoints share memory. */
-static void choose_replication(
+static int choose_replication(
     const struct dfi *dfi, uint32_t wanted, struct flow *flow)
 {
 	bool may_share = !dfi__network_may_be_needed(dfi, flow);
 
 	if (flow->kind != DFI_REPLICATE)
-		return;
+		return 0;
+	if (wanted == DFI_REPLICATION_MULTICAST &&
+	    dfi__network_choice(dfi, flow) == DFI_TRANSPORT_OFI)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': replicate.method DFI_REPLICATION_MULTICAST "
+		    "needs RDMA or shared memory, but its transport is ofi "
+		    "(libfabric): leave replicate.method 0",
+		    flow->name);
 	flow->replication = wanted;
 	if (!wanted)
 		flow->replication = may_share ? DFI_REPLICATION_MULTICAST
@@ -126,6 +133,7 @@ static void choose_replication(
 	if (flow->replication == DFI_REPLICATION_MULTICAST)
 		flow->transport = may_share ? DFI_TRANSPORT_SHM
 					    : DFI_TRANSPORT_VERBS;
+	return 0;
 }
 
 static int check_number(const char *name, const char *role, uint32_t n)
@@ -184,7 +192,7 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': flags %#x are not all known", name,
 		    attr->flags);
-	if (attr->transport > DFI_TRANSPORT_VERBS)
+	if (attr->transport > DFI_TRANSPORT_OFI)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': transport %u is no enum dfi_transport", name,
 		    attr->transport);
@@ -314,7 +322,7 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	flow->verify = attr.verify ? attr.verify : dfi->settings.verify;
 	ret = copy_attr(flow, &attr);
 	if (!ret)
-		choose_replication(dfi, attr.replicate.method, flow);
+		ret = choose_replication(dfi, attr.replicate.method, flow);
 	if (!ret)
 		ret = dfi__combine_declare(flow, &attr);
 	if (!ret)

@@ -95,7 +95,7 @@ static inline bool transport_is_memory(uint32_t choice)
 
 static inline bool transport_is_network(uint32_t choice)
 {
-	return choice == DFI_TRANSPORT_VERBS;
+	return choice == DFI_TRANSPORT_VERBS || choice == DFI_TRANSPORT_OFI;
 }
 
 /* Whether segments go to all targets as datagrams to a multicast group. */

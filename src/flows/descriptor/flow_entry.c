@@ -287,7 +287,7 @@ static bool flow_is_sane(const struct flow *flow)
 	    flow->segment_count >= 1 &&
 	    flow->segment_count <= DFI_MAX_SEGMENT_COUNT &&
 	    flow->radix_shift < 64 && flow->radix_bits <= 32 &&
-	    flow->transport <= DFI_TRANSPORT_VERBS;
+	    flow->transport <= DFI_TRANSPORT_OFI;
 }
 
 static int splits_from_message(const DfiFlow__Flow *message, struct flow *flow)

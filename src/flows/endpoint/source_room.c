@@ -59,6 +59,14 @@ int dfi__source_way(const struct dfi_source *source,
 		    dfi__network_name(), endpoint->region.why,
 		    apart ? "; nor over shared memory: " : "",
 		    apart ? dfi__host_why_apart(distance) : "");
+	if (transport_is_network(choice) &&
+	    address->transport->choice != choice)
+		return dfi__fail(-EHOSTUNREACH,
+		    "node %s on host %s is reached over %s, but this source "
+		    "demands another transport: set the same DFI_TRANSPORT, "
+		    "or auto, in both processes",
+		    endpoint->node.name, endpoint->node.host,
+		    address->transport->name);
 	*name = &address->name;
 	return dfi__network_reach(dfi, address, transport);
 }

@@ -61,7 +61,8 @@ static int find_network(struct dfi_target *target,
 		    target->network_why, sizeof(target->network_why));
 		return 0;
 	}
-	ret = dfi__network_open(target->dfi, &found);
+	ret = dfi__network_open(target->dfi,
+	    dfi__network_choice(target->dfi, &target->flow), &found);
 	if (!ret)
 		ret = dfi__network_serves(found, &target->flow);
 	if (!ret)

@@ -6,10 +6,14 @@
 #include "loopback.h"
 
 const struct transport_row dfi__transports[] = {
-	{ .name = "shm", .ops = &dfi__shm_ops },
-	{ .name = "loopback", .ops = &loopback_ops },
+	{ .name = "shm", .choice = DFI_TRANSPORT_SHM, .ops = &dfi__shm_ops },
+	{ .name = "loopback",
+	    .choice = DFI_TRANSPORT_VERBS,
+	    .ops = &loopback_ops },
 #if DFI_VERBS
-	{ .name = "verbs", .ops = &dfi__verbs_ops },
+	{ .name = "verbs",
+	    .choice = DFI_TRANSPORT_VERBS,
+	    .ops = &dfi__verbs_ops },
 #endif
 	{ .name = NULL },
 };

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_ofi_hosts.sh BIN_DIR WORKER: two network namespaces with an Ethernet between
+# them stand for two hosts without RDMA. A flow needs the registry's address and key,
+# and nothing else; that its tuples are plain text is logged. When the network is cut,
+# both ends fail in time, also where nothing is sent. Only root can play them.
+set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
+bin=$1 worker=$2
+here=dfi-a-$$ there=dfi-b-$$
+
+skip()
+{
+	echo "skipped: $*"
+	exit 77
+}
+
+[ "$(id -u)" = 0 ] || skip "only root can make namespaces"
+command -v ip > /dev/null || skip "there is no ip (iproute2)"
+ip netns add "$here" 2> /dev/null || skip "no namespaces here"
+tmp=$(mktemp -d)
+trap 'end_children; ip netns del "$here" || :; ip netns del "$there" || :; rm -rf "$tmp"' EXIT
+ip netns add "$there"
+ip link add va netns "$here" type veth peer name vb netns "$there" 2> /dev/null ||
+	skip "no veth here"
+ip -n "$here" addr add 10.77.9.1/24 dev va
+ip -n "$there" addr add 10.77.9.2/24 dev vb
+ip -n "$here" link set va up
+ip -n "$there" link set vb up
+ip -n "$here" link set lo up
+ip -n "$there" link set lo up
+
+in_a() { ip netns exec "$here" "$@"; }
+in_b() { ip netns exec "$there" "$@"; }
+
+has() # FILE PATTERN
+{
+	grep -q -- "$2" "$1" || fail "no '$2' in $1: $(cat "$1")"
+}
+
+until_has() # FILE PATTERN MS: sets took to how long it took
+{
+	local start
+
+	start=$(date +%s%3N)
+	until grep -q -- "$2" "$1"; do
+		[ $(($(date +%s%3N) - start)) -lt "$3" ] ||
+			fail "no '$2' after $3 ms in $1: $(cat "$1")"
+		sleep 0.02
+	done
+	took=$(($(date +%s%3N) - start))
+}
+
+"$bin/dfi-registry" keygen "$tmp/key"
+in_a "$bin/dfi-registry" --listen tcp:10.77.9.1:0 --key "$tmp/key" --print-address \
+	> "$tmp/address" 2> "$tmp/registry.err" &
+await "$tmp/address"
+DFI_REGISTRY=$(cat "$tmp/address")
+export DFI_REGISTRY DFI_REGISTRY_KEY=$tmp/key DFI_OPEN_TIMEOUT=20000
+export DFI_LOG=info
+
+# Nothing but the registry is set.
+in_a "$worker" -r "$DFI_REGISTRY" -f plain -c 1:1 -n 20000 target:0 \
+	> "$tmp/plain.target" 2>&1 &
+target=$!
+in_b "$worker" -r "$DFI_REGISTRY" -f plain -n 20000 source:0 > "$tmp/plain.source" 2>&1 ||
+	fail "the source: $(cat "$tmp/plain.source")"
+wait $target || fail "the target: $(cat "$tmp/plain.target")"
+has "$tmp/plain.source" '^source 0 ended 0 20000'
+has "$tmp/plain.source" 'by ofi (provider tcp at 10.77.9.2'
+has "$tmp/plain.target" '^target 0 ended 0 20000'
+has "$tmp/plain.target" 'tuples travel as plain text'
+
+# The source is held after 100 tuples: nothing is sent when the network goes.
+mkfifo "$tmp/go"
+export DFI_OFI_TIMEOUT=2000
+in_a "$worker" -r "$DFI_REGISTRY" -f cut -c 1:1 -n 1000 target:0 \
+	> "$tmp/cut.target" 2>&1 &
+exec 9<> "$tmp/go"
+in_b "$worker" -r "$DFI_REGISTRY" -f cut -n 1000 -p 100 source:0 \
+	< "$tmp/go" > "$tmp/cut.source" 2>&1 &
+until_has "$tmp/cut.source" '^source 0 held 100' 20000
+ip -n "$here" link set va down
+# A quarter more, as it is looked at four times in that time; and the machine's.
+until_has "$tmp/cut.target" '^target 0 ended -104' 10000
+cut=$took
+has "$tmp/cut.target" 'nothing came for 2000 ms'
+echo c >&9
+until_has "$tmp/cut.source" '^source 0 ended -104' 10000
+has "$tmp/cut.source" 'nothing came for 2000 ms'
+echo "a cut without traffic was told after $cut ms"
+echo "flows between hosts without RDMA passed"

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The transport on libfabric, over the loopback address: who may connect, what
+ * a stranger can do, and that the control thread works for an owner that does
+ * not. The tests of flows run over it as ofi.test_*.
+ */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../flow/flow_help.h"
+#include "flows/context/network.h"
+#include "flows/endpoint/target.h"
+#include "transport/ofi/conn.h"
+#include "transport/ofi/fabric.h"
+
+static struct rig rig;
+static struct ofi *ours, *theirs; /* of rig.dfi and of rig.other */
+
+static struct ofi *ofi_of(struct dfi *dfi)
+{
+	struct transport *transport;
+
+	cr_assert_eq(dfi__network_open(dfi, DFI_TRANSPORT_OFI, &transport), 0,
+	    "%s", dfi_errmsg());
+	return (struct ofi *)transport;
+}
+
+static void setup(void)
+{
+	setenv("DFI_TRANSPORT", "ofi", 1);
+	rig_start(&rig);
+	ours = ofi_of(rig.dfi);
+	theirs = ofi_of(rig.other);
+}
+
+static void teardown(void)
+{
+	rig_stop(&rig);
+}
+
+TestSuite(stranger, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(progress, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(ofi, .timeout = 300);
+
+/* ---- Data of completions ----------------------------------------------- */
+
+Test(ofi, completion_data_keeps_its_parts)
+{
+	uint64_t data = ofi_data(0xfedcba98, OFI_DATA_CREDIT, RING_CANCELLED,
+	    OFI_VALUE_MASK + UINT64_C(6));
+
+	cr_assert_eq(ofi_data_link(data), 0xfedcba98);
+	cr_assert_eq(ofi_data_kind(data), OFI_DATA_CREDIT);
+	cr_assert_eq(ofi_data_closed(data), RING_CANCELLED);
+	cr_assert_eq(ofi_data_value(data), 5);
+}
+
+Test(ofi, counts_follow_from_their_low_bits)
+{
+	const uint64_t known[] = { 0, 1, OFI_VALUE_MASK, OFI_VALUE_MASK + 1,
+		UINT64_MAX - 3 };
+	size_t i;
+	uint64_t n;
+
+	for (i = 0; i < N_ELEMENTS(known); i++)
+		for (n = 0; n < 10; n++)
+			cr_assert_eq(ofi_count_of(known[i],
+					 (known[i] + n) & OFI_VALUE_MASK),
+			    known[i] + n);
+}
+
+/* ---- What is refused --------------------------------------------------- */
+
+static int start_alone(void)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_target *target;
+	int ret;
+
+	rig_start(&rig);
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &kv_schema;
+	attr.n_sources = attr.n_targets = 1;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	ret = dfi_target_open(rig.dfi, "f", 0, NULL, &target);
+	if (!ret)
+		cr_assert_eq(dfi_target_close(target), 0);
+	return ret;
+}
+
+Test(ofi, refuses_a_provider_that_libfabric_lacks)
+{
+	setenv("DFI_TRANSPORT", "ofi", 1);
+	setenv("DFI_OFI_PROVIDER", "pigeon", 1);
+	assert_error(start_alone(), -ENODEV, "flow 'f': target 0",
+	    "provider 'pigeon'", "DFI_OFI_PROVIDER=tcp");
+	rig_stop(&rig);
+}
+
+Test(ofi, refuses_multicast)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+
+	rig_start(&rig);
+	attr.kind = DFI_REPLICATE;
+	attr.schema = &kv_schema;
+	attr.n_sources = attr.n_targets = 1;
+	attr.transport = DFI_TRANSPORT_OFI;
+	attr.replicate.method = DFI_REPLICATION_MULTICAST;
+	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EOPNOTSUPP,
+	    "flow 'f'", "ofi (libfabric)", "leave replicate.method 0");
+	attr.replicate.method = 0;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	rig_stop(&rig);
+}
+
+/* ---- Strangers --------------------------------------------------------- */
+
+static void address_of(const struct ofi *ofi, union ip *ip)
+{
+	cr_assert(dfi__ip_parse(ofi->base.address, ip));
+}
+
+/* The handshake of rig.other to a port of this host. */
+static struct handshake handshake_to(uint16_t port)
+{
+	struct handshake_self self = ofi_handshake(theirs);
+	struct handshake handshake;
+	union ip to;
+	struct handshake_path path = {
+		.from = &to.any,
+		.to = &to.any,
+		.port = htons(port),
+	};
+
+	address_of(ours, &to);
+	cr_assert_eq(dfi__handshake_greet(&self, &path, &handshake), 0);
+	return handshake;
+}
+
+/*
+ * Ask rig.dfi for a connection with this data: 0, or the errno value that it
+ * refuses with.
+ */
+static int knock(const void *data, size_t size)
+{
+	struct handshake answer = { .refusal = 0 };
+	struct ofi_conn *conn;
+	enum ofi_conn_state state = OFI_CONNECTING;
+	struct fi_info *info;
+	union ip to;
+
+	address_of(ours, &to);
+	cr_assert_eq(dfi__ofi_info(theirs, &to, &info), 0);
+	cr_assert_eq(dfi__ofi_new_conn(theirs, info, false, &conn), 0);
+	fi_freeinfo(info);
+	conn->writer = &rig;
+	dfi__ofi_lock_poll(theirs);
+	pthread_mutex_lock(&theirs->table);
+	dfi__ofi_list_conn(conn);
+	pthread_mutex_unlock(&theirs->table);
+	lock_release(&theirs->poll);
+	cr_assert_eq(fi_connect(conn->ep, &to, data, size), 0);
+	while (state == OFI_CONNECTING) {
+		usleep(1000);
+		pthread_mutex_lock(&theirs->table);
+		state = conn->state;
+		pthread_mutex_unlock(&theirs->table);
+	}
+	if (state == OFI_REFUSED && conn->answer_size == sizeof(answer))
+		memcpy(&answer, conn->answer, sizeof(answer));
+	conn->writer = NULL;
+	dfi__ofi_break(conn, NULL);
+	dfi__ofi_end_broken(theirs);
+	return state == OFI_REFUSED ? answer.refusal : 0;
+}
+
+Test(stranger, is_refused_without_a_proof)
+{
+	struct handshake handshake = handshake_to(dfi__ip_port(&ours->address));
+	struct handshake changed = handshake;
+
+	cr_assert_eq(knock(&handshake, sizeof(handshake)), 0);
+	cr_assert_eq(knock(NULL, 0), EPROTO);
+	cr_assert_eq(knock(&handshake, sizeof(handshake) - 1), EPROTO);
+	changed.magic++;
+	cr_assert_eq(knock(&changed, sizeof(changed)), EPROTO);
+	changed = handshake;
+	changed.version++;
+	cr_assert_eq(knock(&changed, sizeof(changed)), EPROTO);
+	changed = handshake;
+	changed.node++;
+	cr_assert_eq(knock(&changed, sizeof(changed)), EACCES);
+	changed = handshake;
+	changed.proof[0] ^= 1;
+	cr_assert_eq(knock(&changed, sizeof(changed)), EACCES);
+	changed = handshake;
+	changed.nonce++;
+	cr_assert_eq(knock(&changed, sizeof(changed)), EACCES);
+	/* Heard elsewhere: it proves nothing here. */
+	changed = handshake_to(
+	    (uint16_t)(dfi__ip_port(&ours->address) ^ UINT16_C(1)));
+	cr_assert_eq(knock(&changed, sizeof(changed)), EACCES);
+}
+
+static int plug(void)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	union ip to;
+
+	address_of(ours, &to);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(connect(fd, &to.any, sizeof(to.in)), 0);
+	return fd;
+}
+
+/* A request of rig.other for a connection, as it is on the wire. */
+static size_t overhear(uint8_t *bytes, size_t size)
+{
+	struct handshake handshake = handshake_to(dfi__ip_port(&ours->address));
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), from;
+	struct sockaddr_in at = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	socklen_t at_size = sizeof(at);
+	struct ofi_conn *conn;
+	struct fi_info *info;
+	union ip to;
+	ssize_t n;
+
+	cr_assert_eq(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	cr_assert_eq(listen(fd, 1), 0);
+	cr_assert_eq(getsockname(fd, (struct sockaddr *)&at, &at_size), 0);
+	cr_assert(dfi__ip_copy((struct sockaddr *)&at, &to));
+	cr_assert_eq(dfi__ofi_info(theirs, &to, &info), 0);
+	cr_assert_eq(dfi__ofi_new_conn(theirs, info, false, &conn), 0);
+	fi_freeinfo(info);
+	dfi__ofi_lock_poll(theirs);
+	pthread_mutex_lock(&theirs->table);
+	dfi__ofi_list_conn(conn);
+	pthread_mutex_unlock(&theirs->table);
+	lock_release(&theirs->poll);
+	cr_assert_eq(
+	    fi_connect(conn->ep, &to, &handshake, sizeof(handshake)), 0);
+	from = accept(fd, NULL, NULL);
+	cr_assert_geq(from, 0);
+	n = recv(from, bytes, size, 0);
+	cr_assert_gt(n, (ssize_t)sizeof(handshake));
+	close(from);
+	close(fd);
+	dfi__ofi_end_broken(theirs);
+	return (size_t)n;
+}
+
+/*
+ * Bytes that are no request, a request with a wrong proof, and writes behind
+ * both; before, while and after a member writes. Nothing of it is in the rings,
+ * and what the member writes arrives.
+ */
+Test(stranger, writes_nothing)
+{
+	struct rng rng = { test_setting("SEED", 1) };
+	uint8_t request[512], bytes[4096];
+	struct dfi_target *target;
+	struct dfi_source *source;
+	size_t size, n, i;
+	void *before;
+	uint64_t number;
+	int fds[60], f;
+
+	size = overhear(request, sizeof(request));
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 16);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.other, "f", 0, 0);
+	before = malloc(target->region->name.size);
+	cr_assert_not_null(before);
+	memcpy(before, target->region->base, target->region->name.size);
+	for (f = 0; f < (int)N_ELEMENTS(fds); f++) {
+		fds[f] = plug();
+		n = 1 + rng_below(&rng, sizeof(bytes));
+		for (i = 0; i < n; i++)
+			bytes[i] = (uint8_t)rng_next(&rng);
+		if (f % 3 && n > size) {
+			memcpy(bytes, request, size);
+			/* In the proof, the last part of a request. */
+			if (f % 3 == 1)
+				bytes[size - 1] ^= 1;
+			else
+				bytes[rng_below(&rng, 8)] ^= 1;
+		}
+		cr_assert_geq(send(fds[f], bytes, n, MSG_NOSIGNAL), 0);
+	}
+	usleep(200000);
+	cr_assert_eq(
+	    memcmp(before, target->region->base, target->region->name.size), 0);
+	for (number = 0; number < 100; number++) {
+		push_number(source, number);
+		if (number % 4 != 3)
+			continue;
+		for (i = 0; i < 4; i++)
+			expect_number(target, number - 3 + i);
+	}
+	for (f = 0; f < (int)N_ELEMENTS(fds); f++)
+		close(fds[f]);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	end_target(target);
+	free(before);
+}
+
+/* ---- Owners that compute ----------------------------------------------- */
+
+#define SLOTS 16
+
+static void fill_and_close(const char *flow, uint32_t index)
+{
+	struct dfi_source *source = open_source(rig.other, flow, index, 0);
+	uint32_t i;
+
+	for (i = 0; i < SLOTS; i++)
+		push_number(source, i);
+	/* All that was written has arrived, as the owner's process says. */
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+}
+
+/*
+ * The target has consumed, so that its process left the work to it, and then
+ * makes no call.
+ */
+Test(progress, is_made_for_a_target_that_computes)
+{
+	struct dfi_sequencer *holder, *user;
+	struct dfi_target *target;
+	uint64_t first;
+	int64_t start;
+	uint32_t i, s;
+
+	create_kv_flow(rig.dfi, "f", 3, 1, 1, SLOTS);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	cr_assert_eq(dfi_sequencer_create(rig.dfi, "s", 0, &holder), 0);
+	fill_and_close("f", 0);
+	for (i = 0; i < SLOTS; i++)
+		expect_number(target, i);
+	start = now_ms();
+	fill_and_close("f", 1);
+	fill_and_close("f", 2);
+	cr_assert_eq(dfi_sequencer_open(rig.other, "s", LONG_MS, &user), 0);
+	for (i = 0; i < 100; i++) {
+		cr_assert_eq(
+		    dfi_sequencer_next(user, 1, &first), 0, "%s", dfi_errmsg());
+		cr_assert_eq(first, i);
+	}
+	/* Each step waits for the process of the target and holder. */
+	cr_assert_lt(now_ms() - start, SHORT_MS);
+	cr_assert_eq(dfi_sequencer_close(user), 0);
+	cr_assert_eq(dfi_sequencer_close(holder), 0);
+	for (s = 0; s < 2 * SLOTS; s++) {
+		const void *tuple;
+
+		cr_assert_eq(consume_soon(target, &tuple), 1);
+	}
+	end_target(target);
+}
+
+/* A segment of several pieces is seen when its last one is there. */
+Test(progress, large_segments_come_whole)
+{
+	enum {
+		WORDS = 3 << 15
+	}; /* 768 KiB */
+	struct dfi_field field = { .name = "words",
+		.type = DFI_BYTES,
+		.size = WORDS * sizeof(uint64_t) };
+	struct dfi_schema schema = { .tuple_size = WORDS * sizeof(uint64_t),
+		.fields = &field,
+		.n_fields = 1 };
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	uint64_t *words = malloc(WORDS * sizeof(uint64_t));
+	struct dfi_target *target;
+	struct dfi_source *source;
+	const void *tuple;
+	const uint64_t *got;
+	uint64_t i, n;
+
+	cr_assert_not_null(words);
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &schema;
+	attr.routing = DFI_ROUTE_ROUND_ROBIN;
+	attr.n_sources = attr.n_targets = 1;
+	attr.segment_size = WORDS * sizeof(uint64_t);
+	attr.segment_count = 2;
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.other, "f", 0, 0);
+	for (n = 0; n < 5; n++) {
+		for (i = 0; i < WORDS; i++)
+			words[i] = mix(n, i);
+		cr_assert_eq(dfi_source_push(source, words), 0);
+		cr_assert_eq(dfi_source_flush(source), 0);
+		cr_assert_eq(consume_soon(target, &tuple), 1);
+		got = tuple;
+		for (i = 0; i < WORDS; i++)
+			cr_assert_eq(got[i], mix(n, i));
+	}
+	cr_assert_eq(dfi_source_close(source), 0);
+	end_target(target);
+	free(words);
+}
