@@ -83,6 +83,7 @@ struct table_item dfi__table_item(const struct entry *entry)
 		.size = entry->size,
 		.revision = entry->put.revision,
 		.owner = entry->owner,
+		.lease = entry->lease ? entry->lease->id : 0,
 		.at = entry,
 	};
 	return item;
@@ -119,12 +120,14 @@ static int check_owner(const struct table_put *put, const struct entry *entry)
 }
 
 static int check_room(const struct table *table, const struct entry *old,
-    const struct lease *lease, size_t added)
+    const struct lease *lease, size_t added, const struct table_plan *plan)
 {
 	size_t freed = old ? old->size : 0;
 	bool binds = lease && (!old || old->lease != lease);
 
-	if (binds && lease->keys.n_leaves >= table->limits.max_lease_keys)
+	if (binds &&
+	    lease->keys.n_leaves + plan->n_leased >=
+		table->limits.max_lease_keys)
 		return dfi__fail(-ENOSPC,
 		    "the client is at its limit of %zu keys, one for each "
 		    "flow, endpoint and barrier: close some, use another "
@@ -132,13 +135,15 @@ static int check_room(const struct table *table, const struct entry *old,
 		    "(dfi_registry_attr)",
 		    table->limits.max_lease_keys);
 
-	if (!old && table->entries.n_leaves >= table->limits.max_keys)
+	if (!old &&
+	    table->entries.n_leaves + plan->n_keys >= table->limits.max_keys)
 		return dfi__fail(-ENOSPC,
 		    "the registry is at its limit of %zu keys, one for each "
 		    "context, flow, endpoint and barrier: close some, or raise "
 		    "max_keys (dfi_registry_attr)",
 		    table->limits.max_keys);
-	if (table->bytes - freed + added > table->limits.max_bytes)
+	if (table->bytes - freed + added + plan->bytes >
+	    table->limits.max_bytes)
 		return dfi__fail(-ENOSPC,
 		    "the registry is at its limit of %zu bytes for contexts, "
 		    "flows, endpoints and barriers: close some, or raise "
@@ -212,17 +217,34 @@ static int set(struct table *table, const struct table_put *put,
 	table->bytes += old ? 0 : key_size;
 	table->bytes -= old ? old->size : 0;
 	dfi__table_queue(table, entry, TABLE_PUT);
-	if (old)
+	if (old) {
+		/* The lease may end before this version is freed. */
+		old->lease = NULL;
 		dfi__table_unref(old);
+	}
 	return 0;
 }
 
-int dfi__table_put(
-    struct table *table, const struct table_put *put, uint64_t *revision)
+int dfi__table_set(struct table *table, const struct table_put *put)
+{
+	size_t key_size = strlen(put->key);
+	struct lease *lease = NULL;
+
+	if (put->lease) {
+		lease = dfi__table_lease(table, put->lease);
+		if (!lease)
+			return -ENOENT;
+	}
+	return set(
+	    table, put, key_size, lease, find(table, put->key, key_size));
+}
+
+int dfi__table_check_put(const struct table *table, const struct table_put *put,
+    const struct table_plan *plan)
 {
 	size_t key_size = strnlen(put->key, TABLE_KEY_MAX + 1);
-	struct lease *lease = NULL;
-	struct entry *old;
+	const struct lease *lease = NULL;
+	const struct entry *old;
 	int ret;
 
 	ret = check_put(put, key_size);
@@ -239,9 +261,18 @@ int dfi__table_put(
 		if (!lease)
 			return -ENOENT;
 	}
-	ret = check_room(table, old, lease, put->size + (old ? 0 : key_size));
+	return check_room(
+	    table, old, lease, put->size + (old ? 0 : key_size), plan);
+}
+
+int dfi__table_put(
+    struct table *table, const struct table_put *put, uint64_t *revision)
+{
+	static const struct table_plan none;
+	int ret = dfi__table_check_put(table, put, &none);
+
 	if (!ret)
-		ret = set(table, put, key_size, lease, old);
+		ret = dfi__table_set(table, put);
 	if (!ret && revision)
 		*revision = table->revision;
 	return ret;
@@ -301,18 +332,31 @@ void dfi__table_drop(struct table *table, struct entry *entry)
 	dfi__table_unref(entry);
 }
 
+int dfi__table_check_delete(const struct table *table, const char *key,
+    uint64_t revision, struct table_item *item)
+{
+	int ret = dfi__table_get(table, key, item);
+
+	if (ret || !revision || revision == item->revision)
+		return ret;
+	return dfi__fail(-ENOENT,
+	    "registry key '%s' is at revision %llu, not %llu", key,
+	    (unsigned long long)item->revision, (unsigned long long)revision);
+}
+
+bool dfi__table_is_leased(const struct table *table, const char *key)
+{
+	const struct entry *entry = find(table, key, strlen(key));
+
+	return entry && entry->lease;
+}
+
 int dfi__table_delete(struct table *table, const char *key, uint64_t revision)
 {
-	struct entry *entry = find(table, key, strlen(key));
 	struct table_item item;
+	int ret = dfi__table_check_delete(table, key, revision, &item);
 
-	if (!entry)
-		return dfi__table_get(table, key, &item);
-	if (revision && revision != entry->put.revision)
-		return dfi__fail(-ENOENT,
-		    "registry key '%s' is at revision %llu, not %llu", key,
-		    (unsigned long long)entry->put.revision,
-		    (unsigned long long)revision);
-	dfi__table_drop(table, entry);
-	return 0;
+	if (!ret)
+		dfi__table_drop(table, find(table, key, strlen(key)));
+	return ret;
 }

@@ -17,6 +17,7 @@
 #ifndef DFI_REGISTRY_SERVER_TABLE_H
 #define DFI_REGISTRY_SERVER_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,7 @@ struct table_item {
 	size_t size;
 	uint64_t revision; /* of the key's last change */
 	uint64_t owner;    /* which client made it; 0: unknown */
+	uint64_t lease;    /* that it is bound to; 0: none */
 	const void *at;    /* the table's own, for dfi__table_step() */
 };
 
@@ -92,6 +94,17 @@ uint64_t dfi__table_revision(const struct table *table);
 int dfi__table_put(
     struct table *table, const struct table_put *put, uint64_t *revision);
 
+/* Changes that are about to be made. */
+struct table_plan {
+	size_t n_keys;
+	size_t bytes;
+	size_t n_leased; /* keys bound to any lease */
+};
+
+/* Check whether the put would succeed after others; never -ENOMEM. */
+int dfi__table_check_put(const struct table *table, const struct table_put *put,
+    const struct table_plan *plan);
+
 /* -ENOENT: no such key. */
 int dfi__table_get(
     const struct table *table, const char *key, struct table_item *item);
@@ -105,6 +118,13 @@ int dfi__table_next(const struct table *table, const char *prefix,
 
 /* Get the key after *item with this prefix, as dfi__table_next() would. */
 int dfi__table_step(const char *prefix, struct table_item *item);
+
+/* Check whether a deletion would succeed, and get the key. */
+int dfi__table_check_delete(const struct table *table, const char *key,
+    uint64_t revision, struct table_item *item);
+
+/* Tells whether there is such a key, and it is bound to a lease. */
+bool dfi__table_is_leased(const struct table *table, const char *key);
 
 /* revision 0: any. -ENOENT: no such key, or it has another revision. */
 int dfi__table_delete(struct table *table, const char *key, uint64_t revision);
@@ -137,6 +157,27 @@ int dfi__table_revoke(struct table *table, uint64_t lease);
 /* Expire what is due; returns how many leases. */
 size_t dfi__table_expire(struct table *table, int64_t now);
 
+/* The first lease after this one that is due; 0: none. */
+uint64_t dfi__table_due(const struct table *table, uint64_t lease, int64_t now);
+
+/* Expire one. -ENOENT. */
+int dfi__table_expire_lease(struct table *table, uint64_t lease);
+
+/* The number of keys that are bound to a lease. -ENOENT. */
+int dfi__table_lease_keys(
+    const struct table *table, uint64_t lease, size_t *n_keys);
+
+/* The first key of a lease, in bytewise order, that is greater than after. */
+int dfi__table_lease_next(const struct table *table, uint64_t lease,
+    const char *after, struct table_item *item);
+
+/* NULL: there is no such lease, or nobody holds it. */
+void *dfi__table_holder(const struct table *table, uint64_t lease);
+
+/* Give the lease to another holder, and its whole ttl again. -ENOENT. */
+int dfi__table_hand_over(struct table *table, uint64_t lease, void *holder,
+    int64_t ttl_ns, int64_t now);
+
 /* When dfi__table_expire() is next due; INT64_MAX: never. */
 int64_t dfi__table_next_expiry(const struct table *table);
 
@@ -162,5 +203,34 @@ size_t dfi__table_untold_bytes(const struct table *table);
 
 /* Bytes of all keys and values. */
 size_t dfi__table_bytes(const struct table *table);
+
+/* The last lease that was granted. */
+uint64_t dfi__table_last_lease(const struct table *table);
+
+/*
+ * All keys as they are now: later changes don't show. Take each item once; an
+ * item is lent until the next one is taken, or the end.
+ */
+struct table_frozen;
+int dfi__table_freeze(struct table *table, struct table_frozen **frozen);
+bool dfi__table_frozen_next(
+    struct table_frozen *frozen, struct table_item *item);
+/* NULL is allowed. */
+void dfi__table_thaw(struct table_frozen *frozen);
+
+/*
+ * Changes that a table had before. Watches are not notified of them, and limits
+ * don't matter. -EBADMSG: the table can't have had it.
+ */
+int dfi__table_restore_grant(struct table *table, uint64_t lease, void *holder,
+    int64_t ttl_ns, int64_t now);
+int dfi__table_restore_put(
+    struct table *table, const struct table_put *put, uint64_t revision);
+int dfi__table_restore_delete(
+    struct table *table, const char *key, uint64_t revision);
+int dfi__table_restore_end(
+    struct table *table, uint64_t lease, uint64_t revision);
+void dfi__table_restore_count(
+    struct table *table, uint64_t revision, uint64_t last_lease);
 
 #endif

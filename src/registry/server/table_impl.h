@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the table share: table.c (keys), table_leases.c,
- * table_watches.c and table_notify.c (the queue of changes). Only these files
- * include it.
+ * table_watches.c, table_notify.c (the queue of changes), and table_restore.c.
+ * Only these files include it.
  */
 #ifndef DFI_REGISTRY_SERVER_TABLE_IMPL_H
 #define DFI_REGISTRY_SERVER_TABLE_IMPL_H
@@ -119,5 +119,12 @@ void dfi__table_skip_watched(
     struct table *table, const struct watched *watched);
 
 struct table_item dfi__table_item(const struct entry *entry);
+
+/* As dfi__table_put(), without a look at owners and limits. */
+int dfi__table_set(struct table *table, const struct table_put *put);
+
+/* Make a lease of this number. -ENOMEM. */
+int dfi__table_add_lease(struct table *table, uint64_t id, void *holder,
+    int64_t ttl_ns, int64_t now);
 
 #endif

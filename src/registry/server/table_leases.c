@@ -6,7 +6,9 @@
 #include "table_impl.h"
 
 #include <endian.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -43,10 +45,30 @@ static int64_t expiry_after(int64_t now, int64_t ttl_ns)
 	return ttl_ns > INT64_MAX - now ? INT64_MAX : now + ttl_ns;
 }
 
+int dfi__table_add_lease(
+    struct table *table, uint64_t id, void *holder, int64_t ttl_ns, int64_t now)
+{
+	struct lease *lease = calloc(1, sizeof(*lease));
+
+	if (!lease)
+		return dfi__fail(-ENOMEM, "no memory for a registry lease");
+	lease->id = id;
+	lease->bytes = htobe64(lease->id);
+	lease->by_id.text = &lease->bytes;
+	lease->by_id.size = sizeof(lease->bytes);
+	lease->holder = holder;
+	lease->ttl_ns = ttl_ns;
+	lease->expiry = expiry_after(now, ttl_ns);
+	if (!dfi__tree_insert(&table->leases, &lease->by_id))
+		return 0;
+	free(lease);
+	return dfi__fail(-ENOMEM, "no memory for a registry lease");
+}
+
 int dfi__table_grant(struct table *table, void *holder, int64_t ttl_ns,
     int64_t now, uint64_t *lease_id)
 {
-	struct lease *lease;
+	int ret;
 
 	if (table->leases.n_leaves >= table->limits.max_leases)
 		return dfi__fail(-ENOSPC,
@@ -54,22 +76,11 @@ int dfi__table_grant(struct table *table, void *holder, int64_t ttl_ns,
 		    "context: close some, or raise max_connections "
 		    "(dfi_registry_attr)",
 		    table->limits.max_leases);
-	lease = calloc(1, sizeof(*lease));
-	if (!lease)
-		return dfi__fail(-ENOMEM, "no memory for a registry lease");
-	lease->id = table->last_lease + 1;
-	lease->bytes = htobe64(lease->id);
-	lease->by_id.text = &lease->bytes;
-	lease->by_id.size = sizeof(lease->bytes);
-	lease->holder = holder;
-	lease->ttl_ns = ttl_ns;
-	lease->expiry = expiry_after(now, ttl_ns);
-	if (dfi__tree_insert(&table->leases, &lease->by_id)) {
-		free(lease);
-		return dfi__fail(-ENOMEM, "no memory for a registry lease");
-	}
-	*lease_id = ++table->last_lease;
-	return 0;
+	ret = dfi__table_add_lease(
+	    table, table->last_lease + 1, holder, ttl_ns, now);
+	if (!ret)
+		*lease_id = ++table->last_lease;
+	return ret;
 }
 
 int dfi__table_keepalive(struct table *table, uint64_t lease_id, int64_t now)
@@ -105,6 +116,42 @@ int dfi__table_revoke(struct table *table, uint64_t lease_id)
 	return 0;
 }
 
+static bool is_due(const struct lease *lease, int64_t now)
+{
+	return lease->expiry != INT64_MAX && lease->expiry <= now;
+}
+
+uint64_t dfi__table_due(
+    const struct table *table, uint64_t lease_id, int64_t now)
+{
+	uint64_t bytes = htobe64(lease_id + 1);
+	const struct lease *lease = lease_of(
+	    dfi__tree_from(&table->leases, &bytes, sizeof(bytes)));
+
+	while (lease && !is_due(lease, now))
+		lease = next_lease(lease);
+	return lease ? lease->id : 0;
+}
+
+static void expire(struct table *table, struct lease *lease)
+{
+	end_lease(table, lease);
+	if (table->hooks.expired)
+		table->hooks.expired(
+		    table->hooks.arg, lease->holder, lease->id);
+	free(lease);
+}
+
+int dfi__table_expire_lease(struct table *table, uint64_t lease_id)
+{
+	struct lease *lease = dfi__table_lease(table, lease_id);
+
+	if (!lease)
+		return -ENOENT;
+	expire(table, lease);
+	return 0;
+}
+
 size_t dfi__table_expire(struct table *table, int64_t now)
 {
 	struct lease *lease = first_lease(table), *next;
@@ -112,16 +159,65 @@ size_t dfi__table_expire(struct table *table, int64_t now)
 
 	for (; lease; lease = next) {
 		next = next_lease(lease);
-		if (lease->expiry == INT64_MAX || lease->expiry > now)
+		if (!is_due(lease, now))
 			continue;
-		end_lease(table, lease);
-		if (table->hooks.expired)
-			table->hooks.expired(
-			    table->hooks.arg, lease->holder, lease->id);
-		free(lease);
+		expire(table, lease);
 		n++;
 	}
 	return n;
+}
+
+int dfi__table_lease_keys(
+    const struct table *table, uint64_t lease_id, size_t *n_keys)
+{
+	const struct lease *lease = dfi__table_lease(table, lease_id);
+
+	if (!lease)
+		return -ENOENT;
+	*n_keys = lease->keys.n_leaves;
+	return 0;
+}
+
+int dfi__table_lease_next(const struct table *table, uint64_t lease_id,
+    const char *after, struct table_item *item)
+{
+	const struct lease *lease = dfi__table_lease(table, lease_id);
+	const struct tree_leaf *leaf;
+
+	if (!lease)
+		return 0;
+	leaf = dfi__tree_from(&lease->keys, after, strlen(after));
+	if (leaf && !strcmp(leaf->text, after))
+		leaf = dfi__tree_next(leaf);
+	if (!leaf)
+		return 0;
+	*item = dfi__table_item(CONTAINER(leaf, struct entry, by_lease));
+	return 1;
+}
+
+void *dfi__table_holder(const struct table *table, uint64_t lease_id)
+{
+	const struct lease *lease = dfi__table_lease(table, lease_id);
+
+	return lease ? lease->holder : NULL;
+}
+
+int dfi__table_hand_over(struct table *table, uint64_t lease_id, void *holder,
+    int64_t ttl_ns, int64_t now)
+{
+	struct lease *lease = dfi__table_lease(table, lease_id);
+
+	if (!lease)
+		return -ENOENT;
+	lease->holder = holder;
+	lease->ttl_ns = ttl_ns;
+	lease->expiry = expiry_after(now, ttl_ns);
+	return 0;
+}
+
+uint64_t dfi__table_last_lease(const struct table *table)
+{
+	return table->last_lease;
 }
 
 int64_t dfi__table_next_expiry(const struct table *table)
