@@ -36,6 +36,8 @@ enum {
 	OPTION_PRIVATE_KEY,
 	OPTION_INSECURE,
 	OPTION_ALLOW_USER,
+	OPTION_STATE,
+	OPTION_GRACE,
 };
 
 const char *argp_program_version = "dfi-registry " DFI_VERSION;
@@ -71,6 +73,16 @@ static const char doc[] =
     "certificate must name its IP address in subjectAltName. Set "
     "DFI_REGISTRY_CA, DFI_REGISTRY_CERT and DFI_REGISTRY_PRIVATE_KEY for its "
     "clients.\n"
+    "\n"
+    "With --state DIR, the registry keeps its keys, and the leases and the "
+    "numbers of its clients, in a journal there. After a restart, also after "
+    "it was killed or the machine lost power, it has all that it had "
+    "acknowledged, and its clients go on where they were. Each change is "
+    "synced to the disk before it is acknowledged; several share one sync. "
+    "DIR is made if it is missing. It must belong to this user and have mode "
+    "0700, as what is in it makes its reader a member. If a change can't be "
+    "stored, it is refused with the reason. Without --state, a registry that "
+    "ends forgets everything, and its clients restore it.\n"
     "\n"
     "The registry logs refused clients to stderr, once a minute for each "
     "reason. DFI_LOG=error|warn|info|debug sets how much it logs.\n"
@@ -116,6 +128,16 @@ static const struct argp_option option_table[] = {
 	    .doc = "Also serve processes of this user, a name or a number, at "
 		   "a Unix socket; may be repeated. They set DFI_REGISTRY_USER "
 		   "to the number of the registry's user" },
+	{ .name = "state",
+	    .key = OPTION_STATE,
+	    .arg = "DIR",
+	    .doc = "Keep the state in this directory, across restarts" },
+	{ .name = "grace",
+	    .key = OPTION_GRACE,
+	    .arg = "SECONDS",
+	    .doc = "How long after a restart with --state clients may come "
+		   "back, 1 to 3600 (default: 10). Those of this host whose "
+		   "processes have ended are not waited for" },
 	{ .name = "print-address",
 	    .key = 'p',
 	    .doc = "Print only the address, in one line, when the registry is "
@@ -141,6 +163,21 @@ static void allow_user(
 		    state, "more than %d users", DFI_MAX_REGISTRY_USERS);
 	options->users[options->attr.n_users++] = (uint32_t)number;
 	options->attr.users = options->users;
+}
+
+static void set_grace(
+    struct options *options, const char *text, struct argp_state *state)
+{
+	unsigned long seconds;
+	char *end = NULL;
+
+	errno = 0;
+	seconds = strtoul(text, &end, 10);
+	if (errno || end == text || *end || *text == '-' || !seconds ||
+	    seconds > 3600)
+		usage_error(
+		    state, "--grace '%s': 1 to 3600 seconds are allowed", text);
+	options->attr.grace_ms = (uint32_t)seconds * 1000;
 }
 
 static error_t parse_argument(
@@ -186,6 +223,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPTION_ALLOW_USER:
 		allow_user(options, arg, state);
 		return 0;
+	case OPTION_STATE:
+		options->attr.state = arg;
+		return 0;
+	case OPTION_GRACE:
+		set_grace(options, arg, state);
+		return 0;
 	case 'p':
 		options->print_address = true;
 		return 0;
@@ -194,6 +237,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (options->keygen && !options->key_file)
 			usage_error(state, "keygen: say which file to make");
+		if (options->attr.grace_ms && !options->attr.state)
+			usage_error(state, "--grace: it needs --state");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

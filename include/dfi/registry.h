@@ -81,6 +81,16 @@ struct dfi_registry_attr {
 	 */
 	uint32_t n_users; /* at most DFI_MAX_REGISTRY_USERS */
 	const uint32_t *users;
+	/*
+	 * A directory (mode 0700) of this registry alone, made if it is
+	 * missing: keys and leases are kept there across restarts,
+	 * docs/registry.md. NULL: a registry that ends forgets everything, and
+	 * its clients restore it.
+	 */
+	const char *state;
+	/* For clients to come back after a restart with state; 0: 10 s. */
+	uint32_t grace_ms;
+	uint32_t reserved; /* 0 */
 };
 
 #define DFI_MAX_REGISTRY_USERS 32
@@ -96,8 +106,10 @@ struct dfi_registry_attr {
  * -EINVAL: also, an unknown flag, no address, or a file is missing, wrong or
  * not secret. -EPERM: a TCP address without proof of who clients are. -EEXIST:
  * the address is in use, or the path is another file, or its lock can't be had.
- * -EBUSY: another process holds the lock and nobody answers for 2 s. -ENOENT,
- * -EACCES: the directory. -ETIMEDOUT: its thread has not run for 10 s.
+ * -EBUSY: another process holds the lock and nobody answers for 2 s, or another
+ * registry has the state directory. -ENOENT, -EACCES: the directory.
+ * -EBADMSG: the state is damaged. -ENOSPC, -EIO: the state can't be stored.
+ * -ETIMEDOUT: its thread has not run for 10 s.
  */
 DFI_API int dfi_registry_start(
     const struct dfi_registry_attr *attr, struct dfi_registry **registry);

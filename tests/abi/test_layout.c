@@ -69,7 +69,7 @@ static void pin_the_rest(void)
 	PIN(dfi_schema, n_fields, 8, 4);
 	PIN(dfi_schema, tuple_size, 12, 4);
 
-	PIN_SIZE(dfi_registry_attr, 88);
+	PIN_SIZE(dfi_registry_attr, 104);
 	PIN(dfi_registry_attr, size, 0, 4);
 	PIN(dfi_registry_attr, flags, 4, 4);
 	PIN(dfi_registry_attr, listen, 8, 8);
@@ -85,6 +85,8 @@ static void pin_the_rest(void)
 	PIN(dfi_registry_attr, max_client_keys, 72, 4);
 	PIN(dfi_registry_attr, n_users, 76, 4);
 	PIN(dfi_registry_attr, users, 80, 8);
+	PIN(dfi_registry_attr, state, 88, 8);
+	PIN(dfi_registry_attr, grace_ms, 96, 4);
 	PIN_VALUE(DFI_MAX_REGISTRY_USERS, 32);
 }
 

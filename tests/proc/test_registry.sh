@@ -97,6 +97,19 @@ does_not_start 64 "which file" keygen
 does_not_start 1 "no regular file" keygen /dev/full
 does_not_start 64 "one too many" keygen "$tmp/key" more
 does_not_start 64 "unknown argument" serve
+does_not_start 64 "needs --state" --grace 5
+does_not_start 64 "1 to 3600" --state "$tmp/state" --grace 0
+mkdir -m 0755 "$tmp/open"
+does_not_start 1 "mode 0755, and needs 0700" --state "$tmp/open"
+start --state "$tmp/state" --grace 5
+does_not_start 1 "used by another registry" --state "$tmp/state"
+stop
+start --state "$tmp/state" --grace 5
+stop
+printf x >> "$tmp/state/journal"
+start --state "$tmp/state" --grace 5
+has "$tmp/registry" "its last 1 bytes are not a whole record"
+stop
 does_not_start 78 "keygen" --listen tcp:0.0.0.0:0
 does_not_start 78 "loopback" --listen "tcp:[::]:0"
 does_not_start 78 "every user" --listen tcp:127.0.0.1:0

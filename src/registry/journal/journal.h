@@ -24,7 +24,7 @@
 struct journal;
 
 /* A longer record is not read. */
-#define JOURNAL_RECORD_MAX (16 << 20)
+#define JOURNAL_RECORD_MAX (256 << 20)
 
 /* apply gets each change that the file has, in order; not 0: the open fails. */
 struct journal_hooks {

@@ -128,6 +128,8 @@ void dfi__client_answer(
 	struct client_call *call;
 	int ret;
 
+	if (!client->restoring && reply->revision > client->revision)
+		client->revision = reply->revision;
 	if (reply->id == client->keepalive_id) {
 		client->keepalive_id = 0;
 		if (reply->error)

@@ -25,6 +25,7 @@ struct kept_key {
 	bool stale;                 /* it has changed since */
 	uint64_t request;           /* 0: no request is unanswered */
 	bool leaves;                /* delete it once it is known to be ours */
+	bool found; /* while resuming: the registry has it, see resume.c */
 };
 
 /* A request has succeeded: keep its key, or stop keeping it. */

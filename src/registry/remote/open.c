@@ -41,6 +41,8 @@ static int shake_hands(struct remote_client *client, int64_t deadline)
 	if (ret)
 		return ret;
 	ret = dfi__wire_check_versions(message->reply->version, WIRE_VERSION);
+	client->store = message->reply->store;
+	client->revision = message->reply->revision;
 	dfi__wire_free(message);
 	return ret;
 }

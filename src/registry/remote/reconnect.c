@@ -143,6 +143,29 @@ static int send_grant(struct remote_client *client)
 	return ret ? ret : dfi__client_start_keepalive(client);
 }
 
+/* The registry has accepted the greeting. */
+static int greeted(
+    struct remote_client *client, const Dfi__Registry__Reply *reply)
+{
+	struct restore *restore = client->restore;
+	int ret = dfi__wire_check_versions(reply->version, WIRE_VERSION);
+
+	if (ret)
+		return ret;
+	restore->store = reply->store;
+	restore->revision = reply->revision;
+	restore->remembered = reply->store && reply->store == client->store &&
+	    reply->revision >= client->revision;
+	restore->resumes = restore->remembered && reply->resumable;
+	if (!restore->resumes)
+		return send_grant(client);
+	/* The lease lasts; it is taken over when the watches are there. */
+	ret = dfi__client_start_keepalive(client);
+	if (!ret)
+		dfi__restore_begin(client);
+	return ret;
+}
+
 static void connected(struct remote_client *client)
 {
 	struct restore *restore = client->restore;
@@ -220,15 +243,11 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 int dfi__reconnect_answer(
     struct remote_client *client, const Dfi__Registry__Reply *reply)
 {
-	int ret;
-
 	if (reply->error)
 		return dfi__fail(
 		    -ENOTCONN, "registry %s: %s", client->address, reply->text);
-	if (reply->id == client->restore->handshake) {
-		ret = dfi__wire_check_versions(reply->version, WIRE_VERSION);
-		return ret ? ret : send_grant(client);
-	}
+	if (reply->id == client->restore->handshake)
+		return greeted(client, reply);
 	if (reply->id == client->restore->grant) {
 		dfi__restore_begin(client);
 	}

@@ -8,7 +8,9 @@
  *	CONNECTING  for the socket
  *	GREETING    handshake and a new lease
  *	WATCHES     each watch is made again that is needed
- *	KEYS        each kept key is created again
+ *	RESUMING    if the registry still has our lease: it is taken over, and
+ *	            its keys are compared with ours (resume.c)
+ *	KEYS        each kept key is created again that the registry lacks
  *	            (what it had before, and has not created again, goes)
  *	FOLLOWS     the other watches are made again, which may be refused
  *
@@ -83,16 +85,30 @@ void dfi__restore_forget_all(struct remote_client *client)
 	client->restore->n_unanswered = 0;
 }
 
+void dfi__restore_skip(struct remote_client *client, struct kept_key *kept)
+{
+	kept->sent = true;
+	TAILQ_REMOVE(&client->kept, kept, link);
+	TAILQ_INSERT_TAIL(&client->kept, kept, link);
+}
+
+/*
+ * A registry that remembers has each key that is bound to no lease, unless
+ * somebody has deleted it.
+ */
 static void begin_keys(struct remote_client *client)
 {
-	struct kept_key *kept, *next;
+	struct kept_key *last = TAILQ_LAST(&client->kept, kept_list), *kept,
+			*next;
 
 	for (kept = TAILQ_FIRST(&client->kept); kept; kept = next) {
-		next = TAILQ_NEXT(kept, link);
-		kept->sent = false;
-		kept->stale = false;
+		next = kept == last ? NULL : TAILQ_NEXT(kept, link);
+		kept->sent = kept->stale = kept->found = false;
 		if (kept->leaves)
 			dfi__keep_drop(client, kept->key);
+		else if (client->restore->remembered &&
+		    !(kept->flags & CLIENT_LEASED))
+			dfi__restore_skip(client, kept);
 	}
 }
 
@@ -168,12 +184,22 @@ static void finish(struct remote_client *client)
 
 	evtimer_del(restore->timer);
 	client->restoring = false;
+	client->store = restore->store;
+	client->revision = restore->revision;
 	dfi__client_set_timer(
 	    client->grace_timer, atomic_load(&client->grace_ms));
 	/* Use the level of the message that reported the loss. */
 	dfi__log(DFI_LOG_WARN, "the connection to registry %s is back",
 	    client->address);
 	dfi__watch_notify(client, REGISTRY_BACK);
+}
+
+static int watches_are_there(struct remote_client *client)
+{
+	struct restore *restore = client->restore;
+
+	restore->step = restore->resumes ? RESTORE_RESUMING : RESTORE_KEYS;
+	return restore->resumes ? dfi__resume_begin(client) : 0;
 }
 
 /* Take all steps that need no further answer: 0, or why one fails. */
@@ -185,7 +211,7 @@ static int take_steps(struct remote_client *client)
 	if (restore->step == RESTORE_WATCHES) {
 		ret = send_watches(client, false);
 		if (!ret && !restore->n_unanswered)
-			restore->step = RESTORE_KEYS;
+			ret = watches_are_there(client);
 	}
 	/* Also keys of late changes, see dfi__restore_renew(). */
 	if (!ret && restore->step >= RESTORE_KEYS)
@@ -265,7 +291,7 @@ bool dfi__restore_leave(struct remote_client *client, struct kept_key *kept)
 {
 	bool sent = is_sent(client, kept);
 
-	if (sent && !kept->request)
+	if ((sent && !kept->request) || (!sent && kept->found))
 		return true;
 	if (sent)
 		kept->leaves = true;
@@ -320,6 +346,8 @@ static int answer(
 
 	if (client->restore->step == RESTORE_GREETING)
 		return dfi__reconnect_answer(client, reply);
+	if (client->restore->step == RESTORE_RESUMING)
+		return dfi__resume_answer(client, reply);
 	watch = dfi__watch_find(client, reply->id);
 	if (watch && watch->asked)
 		return answer_watch(client, watch, reply);

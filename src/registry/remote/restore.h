@@ -21,6 +21,7 @@ enum restore_step { /* see restore.c */
 	RESTORE_CONNECTING,
 	RESTORE_GREETING,
 	RESTORE_WATCHES,
+	RESTORE_RESUMING,
 	RESTORE_KEYS,
 	RESTORE_FOLLOWS,
 };
@@ -33,8 +34,12 @@ struct restore {
 	int fd;                 /* -1: none, or the stream has it */
 	unsigned delay_ms;
 	unsigned n_unanswered;
-	uint64_t handshake, grant; /* requests */
-	char text[512];            /* of the last failure that was logged */
+	uint64_t handshake, grant, list; /* requests */
+	uint64_t store;                  /* of the registry that answers, */
+	uint64_t revision;               /* and its last one */
+	bool remembered; /* it has what we have set, unless it has ended, */
+	bool resumes;    /* and our lease */
+	char text[512];  /* of the last failure that was logged */
 };
 
 /* Prepare for restoring, before the connection is used. -ENOMEM. */
@@ -76,6 +81,16 @@ void dfi__restore_go_on(struct remote_client *client);
 
 /* Forget an unanswered request of restoring. */
 void dfi__restore_forget(struct remote_client *client);
+
+/* While resuming: an answer about the lease. 0, or why the attempt fails. */
+int dfi__resume_answer(
+    struct remote_client *client, const Dfi__Registry__Reply *reply);
+
+/* Take the lease over. */
+int dfi__resume_begin(struct remote_client *client);
+
+/* Put a key that need not be sent behind those that must be. */
+void dfi__restore_skip(struct remote_client *client, struct kept_key *kept);
 
 /* While restoring: a kept key has changed. */
 void dfi__restore_renew(struct remote_client *client, struct kept_key *kept);

@@ -39,6 +39,8 @@ struct remote_client {
 	uint64_t hash_seed; /* random: others choose the values */
 	uint64_t id;        /* random; tells the registry which keys are ours */
 	uint64_t n_connections; /* attempts so far */
+	uint64_t store;    /* of a registry that has what we have set; or 0 */
+	uint64_t revision; /* the greatest that we have seen there */
 	char *address;
 	struct address parsed;
 	uid_t user;      /* trusted user at a Unix socket, see connect.h */

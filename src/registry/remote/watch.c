@@ -174,6 +174,8 @@ void dfi__watch_deliver(
 	event.data = value->data.data;
 	event.size = value->data.len;
 	event.revision = value->revision;
+	if (!client->restoring && event.revision > client->revision)
+		client->revision = event.revision;
 	deliver(client, message->watch, &event);
 }
 

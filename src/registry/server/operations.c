@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "session.h"
 #include "snapshot.h"
+#include "sync.h"
 
 #define TTL_MIN_MS 50
 #define TTL_MAX_MS 3600000
@@ -37,6 +38,7 @@ static int lease_grant(struct session *session,
     const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
 {
 	uint32_t ttl_ms = request->lease_grant->ttl_ms;
+	struct table *table = session->server->table;
 	int64_t ttl_ns = ttl_ms ? (int64_t)ttl_ms * NS_PER_MS : INT64_MAX;
 	int64_t now = clock_now_ns();
 	int ret;
@@ -48,11 +50,13 @@ static int lease_grant(struct session *session,
 		return dfi__fail(-EINVAL,
 		    "a lease of %u ms: 0 or %d to %d are allowed", ttl_ms,
 		    TTL_MIN_MS, TTL_MAX_MS);
-	ret = dfi__table_grant(
-	    session->server->table, session, ttl_ns, now, &session->lease);
+	ret = request->lease_grant->resume
+	    ? dfi__session_resume(session, ttl_ns, now)
+	    : dfi__table_grant(table, session, ttl_ns, now, &session->lease);
 	if (ret)
 		return ret;
 	session->ttl_ms = ttl_ms;
+	dfi__sync_granted(session);
 	if (ttl_ms)
 		dfi__server_arm_expiry(session->server, now + ttl_ns);
 	return 0;
@@ -64,7 +68,7 @@ static int lease_keepalive(struct session *session,
 	(void)request;
 	(void)reply;
 	/* As a request, it has already served as a sign of life. */
-	return session->lease
+	return session->lease || dfi__session_is_resumable(session)
 	    ? 0
 	    : dfi__fail(-ENOENT, "the connection has no lease");
 }
@@ -105,11 +109,10 @@ static int add_watch(struct session *session, uint64_t id, const char *text,
 	return ret;
 }
 
-static int put(struct session *session, const Dfi__Registry__Request *request,
-    Dfi__Registry__Reply *reply)
+int dfi__session_fill_put(const struct session *session,
+    const Dfi__Registry__Put *op, struct table_put *put)
 {
-	const Dfi__Registry__Put *op = request->put;
-	struct table_put put = {
+	*put = (struct table_put){
 		.key = op->key,
 		.value = op->value.data,
 		.size = op->value.len,
@@ -118,11 +121,22 @@ static int put(struct session *session, const Dfi__Registry__Request *request,
 		.flags = (op->create ? TABLE_CREATE : 0) |
 		    (op->reclaim ? TABLE_RECLAIM : 0),
 	};
-	int ret;
-
 	if (op->leased && !session->lease)
 		return dfi__fail(-EINVAL, "the connection has no lease");
-	ret = dfi__table_put(session->server->table, &put, &reply->revision);
+	return 0;
+}
+
+static int put(struct session *session, const Dfi__Registry__Request *request,
+    Dfi__Registry__Reply *reply)
+{
+	const Dfi__Registry__Put *op = request->put;
+	struct table_put put;
+	int ret;
+
+	ret = dfi__session_fill_put(session, op, &put);
+	if (!ret)
+		ret = dfi__table_put(
+		    session->server->table, &put, &reply->revision);
 	if (!ret && op->follow)
 		(void)add_watch(session, request->id, op->key, TABLE_FOLLOW);
 	return ret;
@@ -156,50 +170,79 @@ static int get(struct session *session, const Dfi__Registry__Request *request,
 	return 1;
 }
 
-/* Fill one page, with at most as many bytes and values as fit a message. */
-static size_t fill_page(const struct table *table,
-    const Dfi__Registry__List *op, Dfi__Registry__Value *values,
-    Dfi__Registry__Value **pointers, bool *more)
+/* One page, with at most as many bytes and values as fit a message. */
+struct page {
+	size_t n, bytes;
+	bool more;
+	Dfi__Registry__Value values[PAGE_VALUES_MAX];
+	Dfi__Registry__Value *pointers[PAGE_VALUES_MAX];
+	uint64_t digests[PAGE_VALUES_MAX];
+};
+
+/* Returns whether there was room. */
+static bool add_to_page(struct page *page, const struct table_item *item)
 {
-	size_t n = 0, bytes = 0;
+	page->bytes += strlen(item->key) + item->size + VALUE_OVERHEAD;
+	if (page->n == PAGE_VALUES_MAX || page->bytes > PAGE_SIZE) {
+		page->more = true;
+		return false;
+	}
+	set_value(&page->values[page->n], item);
+	page->pointers[page->n] = &page->values[page->n];
+	page->n++;
+	return true;
+}
+
+static void fill_page(
+    struct page *page, const struct table *table, const Dfi__Registry__List *op)
+{
 	struct table_item item;
 	int found = dfi__table_next(table, op->prefix, op->after, &item);
 
-	for (; found; found = dfi__table_step(op->prefix, &item)) {
-		bytes += strlen(item.key) + item.size + VALUE_OVERHEAD;
-		if (n == PAGE_VALUES_MAX || bytes > PAGE_SIZE)
-			break;
-		set_value(&values[n], &item);
-		pointers[n] = &values[n];
-		n++;
+	while (found && add_to_page(page, &item))
+		found = dfi__table_step(op->prefix, &item);
+}
+
+/* The client compares them with what it has set. */
+static void fill_page_own(struct page *page, const struct session *session,
+    const Dfi__Registry__List *op)
+{
+	const struct table *table = session->server->table;
+	const char *after = op->after;
+	struct table_item item;
+	uint64_t *digest;
+
+	while (dfi__table_lease_next(table, session->lease, after, &item)) {
+		digest = &page->digests[page->n];
+		*digest = dfi__wire_digest(
+		    session->client, item.value, item.size);
+		item.value = digest;
+		item.size = sizeof(*digest);
+		if (!add_to_page(page, &item))
+			return;
+		after = item.key;
 	}
-	*more = found;
-	return n;
 }
 
 static int list(struct session *session, const Dfi__Registry__Request *request,
     Dfi__Registry__Reply *reply)
 {
+	const Dfi__Registry__List *op = request->list;
 	Dfi__Registry__Reply full = *reply;
-	Dfi__Registry__Value *values, **pointers;
-	bool more;
-	int ret = 1;
+	struct page *page = calloc(1, sizeof(*page));
 
-	values = calloc(PAGE_VALUES_MAX, sizeof(*values));
-	pointers = calloc(PAGE_VALUES_MAX, sizeof(*pointers));
-	if (!values || !pointers) {
-		ret = dfi__fail(-ENOMEM, "no memory for a list of keys");
-		goto out;
-	}
-	full.n_values = fill_page(
-	    session->server->table, request->list, values, pointers, &more);
-	full.values = pointers;
-	full.more = more;
+	if (!page)
+		return dfi__fail(-ENOMEM, "no memory for a list of keys");
+	if (op->own)
+		fill_page_own(page, session, op);
+	else
+		fill_page(page, session->server->table, op);
+	full.n_values = page->n;
+	full.values = page->pointers;
+	full.more = page->more;
 	dfi__session_reply(session, &full);
-out:
-	free(pointers);
-	free(values);
-	return ret;
+	free(page);
+	return 1;
 }
 
 static int delete_key(struct session *session,
@@ -295,6 +338,9 @@ static void greet(
 	}
 	reply.id = request->id;
 	reply.version = WIRE_VERSION;
+	reply.store = session->server->store;
+	reply.revision = dfi__table_revision(session->server->table);
+	reply.resumable = dfi__session_is_resumable(session);
 	dfi__session_reply(session, &reply);
 }
 
@@ -305,13 +351,50 @@ bool dfi__session_request_changes(const Dfi__Registry__Request *request)
 	    request->op_case == DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE;
 }
 
-void dfi__session_request(
+/* err: 0, or an error with its text. */
+static void answer(
+    struct session *session, Dfi__Registry__Reply *reply, int err)
+{
+	char text[512];
+
+	if (err < 0) {
+		snprintf(text, sizeof(text), "%s", dfi_errmsg());
+		reply->error = err;
+		reply->text = text;
+	}
+	dfi__session_reply(session, reply);
+}
+
+void dfi__session_decline(
+    struct session *session, const Dfi__Registry__Request *request, int err)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+
+	if (request->op_case == DFI__REGISTRY__REQUEST__OP_DELETE &&
+	    request->delete_->unanswered)
+		return;
+	reply.id = request->id;
+	answer(session, &reply, err);
+}
+
+void dfi__session_carry_out(
     struct session *session, const Dfi__Registry__Request *request)
 {
 	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
-	size_t op = (size_t)request->op_case;
-	char text[512];
 	int ret;
+
+	dfi__session_lives(session);
+	reply.id = request->id;
+	ret = operations[request->op_case](session, request, &reply);
+	dfi__turns_notify(session->server);
+	if (ret <= 0)
+		answer(session, &reply, ret);
+}
+
+void dfi__session_request(
+    struct session *session, const Dfi__Registry__Request *request)
+{
+	size_t op = (size_t)request->op_case;
 
 	if (request->id == 0 || op >= N_OPERATIONS || !operations[op]) {
 		dfi__session_refuse(session, 0,
@@ -324,16 +407,5 @@ void dfi__session_request(
 		greet(session, request);
 		return;
 	}
-	dfi__session_lives(session);
-	reply.id = request->id;
-	ret = operations[op](session, request, &reply);
-	dfi__turns_notify(session->server);
-	if (ret > 0)
-		return;
-	if (ret < 0) {
-		snprintf(text, sizeof(text), "%s", dfi_errmsg());
-		reply.error = ret;
-		reply.text = text;
-	}
-	dfi__session_reply(session, &reply);
+	dfi__session_carry_out(session, request);
 }

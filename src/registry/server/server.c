@@ -11,6 +11,7 @@
 #include <event2/event.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/accept.h"
@@ -25,6 +26,7 @@
 #include "base/user.h"
 #include "pending_auth.h"
 #include "session.h"
+#include "sync.h"
 #include "security/tls.h"
 
 /* An expiry this late means that the registry itself was stopped. */
@@ -33,6 +35,8 @@
 #define MAX_QUEUED_LEAST ((size_t)16 << 20)
 /* Connections without TLS that have not greeted. */
 #define STRANGERS_MAX 1024
+/* As long as a client waits for its peers to come back. */
+#define GRACE_MS 10000
 
 uint32_t dfi__server_loop_ms = 10000;
 
@@ -59,6 +63,12 @@ static void set_expiry(struct server *server, int64_t next)
 	delay.tv_sec = left / 1000000;
 	delay.tv_usec = left % 1000000;
 	evtimer_add(server->expiry_timer, &delay);
+}
+
+void dfi__server_next_expiry(struct server *server)
+{
+	server->expiry_due = 0;
+	set_expiry(server, dfi__table_next_expiry(server->table));
 }
 
 /* If the timer fires for a lease that has gone, it looks for the next one. */
@@ -90,10 +100,14 @@ static void on_expiry(evutil_socket_t fd, short what, void *arg)
 	{
 		dfi__session_lives(session);
 	}
-	dfi__table_expire(server->table, now);
+	dfi__sync_keep_alive(server);
+	dfi__sync_expire(server);
 	dfi__server_settle(server);
-	server->expiry_due = 0;
-	set_expiry(server, dfi__table_next_expiry(server->table));
+	/* With a journal, once that is stored. */
+	if (server->sync)
+		server->expiry_due = INT64_MAX;
+	else
+		dfi__server_next_expiry(server);
 }
 
 static void on_accept(void *arg, int fd)
@@ -148,7 +162,7 @@ static int attach(void *arg)
 	    base, server->listen.fd, &hooks, server);
 	if (server->expiry_timer && server->acceptor &&
 	    !dfi__turns_start(server, base))
-		return 0;
+		return dfi__sync_start(server, base);
 	return dfi__fail(-ENOMEM, "no memory for the registry");
 }
 
@@ -172,7 +186,9 @@ static void free_registry(struct dfi_registry *registry)
 	struct server *server = &registry->server;
 
 	dfi__pending_auth_destroy(server->pending_auth);
+	dfi__sync_stop(server);
 	disconnect_all(server);
+	dfi__sync_destroy(server);
 	free_events(server);
 	dfi__listen_close(&server->listen);
 	dfi__table_destroy(server->table);
@@ -279,6 +295,16 @@ static int read_security(const struct dfi_registry_attr *attr, struct tls **tls)
 	return ret;
 }
 
+/* Without a state directory, a registry remembers nothing of another one. */
+static int draw_store(struct server *server)
+{
+	if (getrandom(&server->store, sizeof(server->store), 0) !=
+	    sizeof(server->store))
+		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+	server->store |= 1;
+	return 0;
+}
+
 /* All parts but the loop. */
 static int open_parts(
     struct server *server, const struct dfi_registry_attr *attr)
@@ -312,10 +338,17 @@ static int open_parts(
 		ret = create_table(server, attr);
 	if (ret)
 		goto err_pending_auth;
+	server->grace_ms = attr->grace_ms ? attr->grace_ms : GRACE_MS;
+	ret = attr->state ? dfi__sync_create(server, attr->state)
+			  : draw_store(server);
+	if (ret)
+		goto err_table;
 	ret = dfi__listen_open(
 	    attr->listen, server->n_users ? 0666 : 0600, &server->listen);
 	if (!ret)
 		return 0;
+	dfi__sync_destroy(server);
+err_table:
 	dfi__table_destroy(server->table);
 err_pending_auth:
 	dfi__visitors_free(&server->strangers);
@@ -394,6 +427,10 @@ int dfi_registry_start(
 	if (loaded.flags & ~(uint32_t)DFI_REGISTRY_INSECURE)
 		return dfi__fail(-EINVAL,
 		    "dfi_registry_attr: unknown flags 0x%x", loaded.flags);
+	if (loaded.reserved)
+		return dfi__fail(-E2BIG,
+		    "dfi_registry_attr.reserved is not 0: set it to 0, or use "
+		    "a newer library");
 	new = calloc(1, sizeof(*new));
 	if (!new)
 		return dfi__fail(-ENOMEM, "no memory for a registry");

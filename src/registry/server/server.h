@@ -31,6 +31,7 @@ struct event;
 struct loop;
 struct pending_auth;
 struct session;
+struct sync;
 
 TAILQ_HEAD(session_list, session);
 
@@ -48,6 +49,9 @@ enum refusal {
 struct server {
 	struct loop *loop;
 	struct listen_socket listen;
+	struct sync *sync; /* NULL: nothing is kept on disk */
+	uint64_t store;    /* see Reply in dfi_registry.proto */
+	uint32_t grace_ms; /* for clients to come back after a restart */
 	struct acceptor *acceptor;
 	struct pending_auth *pending_auth; /* NULL: there is no TLS */
 	struct event *expiry_timer;
@@ -71,6 +75,9 @@ struct server {
 
 /* How long the start and the stop wait for the thread; only tests change it. */
 extern uint32_t dfi__server_loop_ms;
+
+/* Set the timer for the lease that is due next. */
+void dfi__server_next_expiry(struct server *server);
 
 /* A lease was granted that expires then: the timer fires no later. */
 void dfi__server_arm_expiry(struct server *server, int64_t expiry);

@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "server.h"
 #include "snapshot.h"
+#include "sync.h"
 #include "registry/wire/wire.h"
 
 #define GREETING_TIMEOUT_S 10
@@ -46,6 +47,8 @@ static void leave_list(struct session *session)
 	} else {
 		TAILQ_REMOVE(&server->live, session, link);
 		dfi__session_leave_member(session);
+		if (session->restored)
+			return;
 		if (session->greeted)
 			server->n_sessions--;
 		else
@@ -77,16 +80,17 @@ void dfi__session_doom(struct session *session, const char *fmt, ...)
 
 void dfi__session_release(struct session *session)
 {
-	struct table *table = session->server->table;
+	struct server *server = session->server;
 	uint64_t lease = session->lease;
 
 	session->lease = 0;
+	dfi__sync_dequeue(session);
 	dfi__snapshot_end(session);
 	dfi__wire_free(session->held);
 	session->held = NULL;
-	dfi__table_unwatch_all(table, session);
+	dfi__table_unwatch_all(server->table, session);
 	if (lease)
-		dfi__table_revoke(table, lease);
+		dfi__sync_end_lease(server, lease);
 }
 
 void dfi__session_free(struct session *session)

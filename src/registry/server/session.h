@@ -31,6 +31,7 @@ struct session {
 	TAILQ_ENTRY(session) unsent_link; /* in server.unsent, if unsent */
 	TAILQ_ENTRY(session) behind_link; /* in server.turns, if behind */
 	TAILQ_ENTRY(session) member_link; /* in its member, if it has one */
+	TAILQ_ENTRY(session) sync_link;   /* in server.sync, if syncing */
 	struct member *member; /* its client, once it has greeted; or NULL */
 	struct snapshot *snapshot; /* a snapshot that is being sent, or NULL */
 	Dfi__Registry__Message *held; /* a change that waits, or NULL */
@@ -40,6 +41,7 @@ struct session {
 	struct event *late;    /* its greeting, or refused end, is due */
 	struct event *death;   /* end of the client's process, or NULL */
 	pid_t pid;             /* of its process; 0: not known */
+	uint64_t start;        /* when that started; 0: not known */
 	uint64_t lease;        /* 0: none */
 	uint64_t expired_at;   /* revision at which the lease expired; or 0 */
 	uint64_t client;       /* see Handshake in dfi_registry.proto, */
@@ -51,9 +53,13 @@ struct session {
 	struct visitor_entry entry; /* in server.strangers, until it greets */
 	bool greeted;               /* the versions agree, so it counts */
 	bool past;                  /* its client has a later connection */
-	bool paused;                /* not read until it takes answers */
-	bool behind;                /* not read before its turn, see turns.h */
-	bool closing;               /* only its last reply is to be sent */
+	/* Of a lease that the journal has: without a stream. */
+	bool restored;
+	bool syncing;   /* not read before a change is stored, see sync.h */
+	int read_error; /* what it sent can't be read; 0: it can */
+	bool paused;    /* not read until it takes answers */
+	bool behind;    /* not read before its turn, see turns.h */
+	bool closing;   /* only its last reply is to be sent */
 	bool doomed;
 	bool direct;  /* the stream is written at once, see stream.h, */
 	bool writing; /* but libevent is at it now */
@@ -75,6 +81,9 @@ void dfi__session_adopt(
 
 /* End one that has not greeted, to free its descriptor; or false. */
 bool dfi__session_evict(struct server *server);
+
+/* Watch its process, if pid is known. -ENOSPC: no room for that. */
+int dfi__session_watch_process(struct session *session);
 
 /*
  * The client speaks this version: it may take its time from now on, and what it
@@ -115,9 +124,28 @@ void dfi__session_set_reading(struct session *session);
 /* Continue its requests or its snapshot; returns whether it could. */
 bool dfi__session_go_on(struct session *session);
 
-/* Carry out a request, also a sign of life, and reply. */
+/* Get the next request: 1, or 0 if it is not complete, or an error. */
+int dfi__session_next(
+    struct session *session, Dfi__Registry__Message **message);
+
+/* Tells whether it is a request that changes keys. */
+bool dfi__session_changes(const Dfi__Registry__Message *message);
+
+/* Check a request of any client, carry it out, and reply. */
 void dfi__session_request(
     struct session *session, const Dfi__Registry__Request *request);
+
+/* The same for one that has greeted; also a sign of life. */
+void dfi__session_carry_out(
+    struct session *session, const Dfi__Registry__Request *request);
+
+/* Reply an error with its text, and do nothing. */
+void dfi__session_decline(
+    struct session *session, const Dfi__Registry__Request *request, int err);
+
+/* What the request puts. -EINVAL. */
+int dfi__session_fill_put(const struct session *session,
+    const Dfi__Registry__Put *op, struct table_put *put);
 
 /* Tells whether the request changes keys. */
 bool dfi__session_request_changes(const Dfi__Registry__Request *request);
@@ -152,6 +180,15 @@ void dfi__session_lives(struct session *session);
  * this. -ENOMEM.
  */
 int dfi__session_leave_behind(struct session *session);
+
+/* The client's connection before this one, or NULL. */
+struct session *dfi__session_before(const struct session *session);
+
+/* Tells whether an earlier connection, of before a restart, has a lease. */
+bool dfi__session_is_resumable(const struct session *session);
+
+/* Take over the lease of an earlier connection. -ENOENT: there is none. */
+int dfi__session_resume(struct session *session, int64_t ttl_ns, int64_t now);
 
 /* It is no connection of its client any more. */
 void dfi__session_leave_member(struct session *session);

@@ -56,23 +56,53 @@ void dfi__session_leave_member(struct session *session)
 	free(member);
 }
 
-/* The client's connection before this one, or NULL. */
-static struct session *before(const struct session *session)
+struct session *dfi__session_before(const struct session *session)
 {
 	return session->member ? TAILQ_PREV(session, session_list, member_link)
 			       : NULL;
+}
+
+/* The last of the client's connections before this one with a lease. */
+static struct session *before_with_lease(const struct session *session)
+{
+	struct session *other = dfi__session_before(session);
+
+	while (other && !other->lease)
+		other = dfi__session_before(other);
+	return other;
+}
+
+bool dfi__session_is_resumable(const struct session *session)
+{
+	const struct session *other = before_with_lease(session);
+
+	return other && other->restored;
+}
+
+int dfi__session_resume(struct session *session, int64_t ttl_ns, int64_t now)
+{
+	struct session *other = before_with_lease(session);
+
+	if (!other)
+		return dfi__fail(-ENOENT,
+		    "the client's lease of before has ended meanwhile");
+	session->lease = other->lease;
+	other->lease = 0;
+	return dfi__table_hand_over(
+	    session->server->table, session->lease, session, ttl_ns, now);
 }
 
 void dfi__session_lives(struct session *session)
 {
 	struct table *table = session->server->table;
 	int64_t now = clock_now_ns();
-	const struct session *other;
+	struct session *other;
 
 	if (session->lease)
 		dfi__table_keepalive(table, session->lease, now);
 	/* Keys that it has not reclaimed yet must stay until it can. */
-	for (other = before(session); other; other = before(other))
+	for (other = dfi__session_before(session); other;
+	     other = dfi__session_before(other))
 		if (other->lease)
 			dfi__table_keepalive(table, other->lease, now);
 }
@@ -138,6 +168,9 @@ void dfi__session_expired(void *arg, void *holder, uint64_t lease)
 
 	(void)arg;
 	(void)lease;
+	/* Its session is gone, and its end waits to be stored. */
+	if (!session)
+		return;
 	session->lease = 0;
 	session->expired_at = dfi__table_revision(session->server->table);
 	session->server->has_expired = true;
@@ -157,6 +190,10 @@ void dfi__session_refuse_expired(struct server *server)
 			continue;
 		if (session->expired_at > notified)
 			server->has_expired = true;
+		else if (session->restored)
+			dfi__session_doom(session,
+			    "it did not come back in time after the registry "
+			    "was restarted");
 		else
 			dfi__session_refuse(session, 0,
 			    dfi__fail(-ETIMEDOUT,

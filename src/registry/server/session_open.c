@@ -25,6 +25,7 @@
 #include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/process.h"
 #include "base/user.h"
 #include "server.h"
 #include "registry/wire/stream.h"
@@ -53,7 +54,7 @@ static int no_resources(int err)
  * So the registry watches the process as well, if the kernel tells its number
  * and has pidfds. Otherwise the client counts as dead when its connection ends.
  */
-static int watch_process(struct session *session)
+int dfi__session_watch_process(struct session *session)
 {
 	pid_t pid = session->pid;
 	int pidfd = pid > 0 ? file_up((int)syscall(SYS_pidfd_open, pid, 0))
@@ -87,9 +88,11 @@ int dfi__session_greeted(
 		    "each context: close some, or raise max_connections "
 		    "(dfi_registry_attr)",
 		    server->max_connections);
-	ret = watch_process(session);
+	ret = dfi__session_watch_process(session);
 	if (ret)
 		return ret;
+	if (server->sync && session->pid > 0)
+		session->start = dfi__process_start((uint32_t)session->pid);
 	session->client = handshake->client;
 	session->connection = handshake->connection;
 	ret = session->client ? dfi__session_leave_behind(session) : 0;

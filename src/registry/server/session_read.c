@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "server.h"
 #include "snapshot.h"
+#include "sync.h"
 
 #define OUTPUT_PAUSE (1 << 20)
 /* After that many it is the turn of other clients. */
@@ -28,7 +29,8 @@ static bool may_read(struct session *session)
 	size_t most = session->server->turns.full ? OUTPUT_RESUME
 						  : OUTPUT_PAUSE;
 
-	if (session->doomed || session->closing || session->snapshot)
+	if (session->doomed || session->closing || session->snapshot ||
+	    session->syncing)
 		return false;
 	session->paused = session->queued > most;
 	return !session->paused;
@@ -37,10 +39,14 @@ static bool may_read(struct session *session)
 void dfi__session_set_reading(struct session *session)
 {
 	bool wanted = session->closing ||
-	    (!session->paused && !session->behind && !session->snapshot);
-	bool reading = bufferevent_get_enabled(session->stream) & EV_READ;
+	    (!session->paused && !session->behind && !session->snapshot &&
+		!session->syncing);
+	bool reading;
 
-	if (session->doomed || wanted == reading)
+	if (session->doomed || session->restored)
+		return;
+	reading = bufferevent_get_enabled(session->stream) & EV_READ;
+	if (wanted == reading)
 		return;
 	if (wanted)
 		bufferevent_enable(session->stream, EV_READ);
@@ -48,18 +54,19 @@ void dfi__session_set_reading(struct session *session)
 		bufferevent_disable(session->stream, EV_READ);
 }
 
-/* Get the next request: 1, or 0 if it is not complete. */
-static int next_request(
-    struct session *session, Dfi__Registry__Message **message)
+int dfi__session_next(struct session *session, Dfi__Registry__Message **message)
 {
 	struct evbuffer *in = bufferevent_get_input(session->stream);
 
+	if (session->read_error)
+		return dfi__fail(session->read_error,
+		    "the client sent something that is not a message");
 	*message = session->held;
 	session->held = NULL;
 	return *message ? 1 : dfi__wire_read(in, message);
 }
 
-static bool changes(const Dfi__Registry__Message *message)
+bool dfi__session_changes(const Dfi__Registry__Message *message)
 {
 	return message->body_case == DFI__REGISTRY__MESSAGE__BODY_REQUEST &&
 	    dfi__session_request_changes(message->request);
@@ -76,7 +83,7 @@ static bool has_no_handshake(struct session *session)
 static bool serve_one(struct session *session)
 {
 	Dfi__Registry__Message *message;
-	int ret = next_request(session, &message);
+	int ret = dfi__session_next(session, &message);
 
 	if (!ret && !session->greeted && has_no_handshake(session))
 		ret = dfi__fail(-EMSGSIZE,
@@ -87,9 +94,15 @@ static bool serve_one(struct session *session)
 		dfi__session_refuse(session, 0, ret);
 	if (ret <= 0)
 		return false;
-	if (changes(message) && !dfi__turns_may_change(session->server)) {
+	if (dfi__session_changes(message) &&
+	    !dfi__turns_may_change(session->server)) {
 		session->held = message;
 		dfi__turns_enqueue(session);
+		return false;
+	}
+	if (dfi__sync_takes(session, message)) {
+		session->held = message;
+		dfi__sync_enqueue(session);
 		return false;
 	}
 	if (message->body_case == DFI__REGISTRY__MESSAGE__BODY_REQUEST)

@@ -127,6 +127,14 @@ void dfi__turns_notify(struct server *server)
 		arm(turns);
 }
 
+void dfi__turns_notify_late(struct server *server)
+{
+	if (server->turns.late || !dfi__table_untold_bytes(server->table))
+		return;
+	server->turns.late = true;
+	arm(&server->turns);
+}
+
 static void free_doomed(struct server *server)
 {
 	struct session *session;

@@ -62,6 +62,9 @@ bool dfi__turns_may_change(const struct server *server);
 /* Notify clients of changes: all now or, if that takes long, in turns. */
 void dfi__turns_notify(struct server *server);
 
+/* Notify of further changes in later turns. */
+void dfi__turns_notify_late(struct server *server);
+
 /* The last act of each event callback; see server.h. */
 void dfi__server_settle(struct server *server);
 

@@ -6,8 +6,11 @@
 #include "wire.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <event2/buffer.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "base/error.h"
 
@@ -116,6 +119,11 @@ void dfi__wire_free(Dfi__Registry__Message *message)
 {
 	if (message)
 		dfi__registry__message__free_unpacked(message, NULL);
+}
+
+uint64_t dfi__wire_digest(uint64_t client, const void *value, size_t size)
+{
+	return htole64(XXH3_64bits_withSeed(size ? value : "", size, client));
 }
 
 int dfi__wire_check_versions(uint32_t registry, uint32_t client)

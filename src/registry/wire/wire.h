@@ -48,6 +48,9 @@ bool dfi__wire_begins(unsigned char byte);
 /* NULL is allowed. */
 void dfi__wire_free(Dfi__Registry__Message *message);
 
+/* What stands for a value in a list of a client's own keys. */
+uint64_t dfi__wire_digest(uint64_t client, const void *value, size_t size);
+
 /* 0, or -EPROTO with a text that names both versions. */
 int dfi__wire_check_versions(uint32_t registry, uint32_t client);
 
