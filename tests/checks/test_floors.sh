@@ -26,7 +26,9 @@ check() # EXPECTED_STATUS [TEXT]
 {
 	local file status=0
 
-	for file in src/*/*.c; do
+	for file in src/*/*.c src/*/*/*.c; do
+		[ -e "$file" ] || continue
+		mkdir -p "$objects/${file%/*}"
 		"$cc" -Isrc -c "$file" -o "$objects/$file.o"
 	done
 	"$here/floors.sh" . build table > output || status=$?
@@ -112,6 +114,22 @@ check 0 "0 edges against the table"
 fresh # a floor that may include one above
 printf '%s\n' 'low: high' 'high: low' > table
 check 1 "low: high has no line further up"
+
+fresh # folders that share a line
+printf '%s\n' 'low:' 'high/*: low' > table
+for kind in one two; do
+	mkdir -p src/high/$kind
+	printf '%s\n' '#include "low/low.h"' "int $kind(void) { return low(); }" \
+		> src/high/$kind/row.c
+done
+rm src/high/high.*
+check 0 "0 edges against the table"
+printf '%s\n' 'int one(void);' 'int again(void) { return one(); }' >> src/low/low.c
+check 1 "low/low -> high/one/row is against the table (call)"
+echo "low/low -> high/*/row for this test" >> table
+check 0 "1 edges against the table, 1 of them up"
+printf '%s\n' 'int one(void);' 'int both(void) { return one(); }' >> src/high/two/row.c
+check 1 "high/two/row -> high/one/row is against the table (call)"
 
 fresh # a folder that the table does not know
 mkdir -p src/new "$objects/src/new"
