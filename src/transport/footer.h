@@ -113,6 +113,43 @@ static inline uint64_t footer_release(uint64_t state)
 	return footer_hold(state);
 }
 
+/*
+ * A footer may travel in a sealed form, with a checksum of its payload in the
+ * first word: its payload's size and the segment's number are in the second,
+ * and each of its 16 bytes has its top bit set.
+ *
+ *	second  63..32                     31..0
+ *	       +--------------------------+---------------------------+
+ *	       | used, 7 bits in each byte| number, inverted          |
+ *	       +--------------------------+---------------------------+
+ *
+ * The state has no such number, so a reader does not take one for the other.
+ */
+#define FOOTER_SEALED_BITS UINT64_C(0x8080808080808080)
+
+/* The low half of the second word for the segment of that number. */
+static inline uint32_t footer_sealed_number(uint32_t number)
+{
+	return ~number | (uint32_t)FOOTER_SEALED_BITS;
+}
+
+/* The second word of a segment; bytes: at most 28 bits. */
+static inline uint64_t footer_sealed(uint32_t number, uint64_t bytes)
+{
+	uint64_t used = (bytes & 0x7f) | (bytes << 1 & 0x7f00) |
+	    (bytes << 2 & 0x7f0000) | (bytes << 3 & 0x7f000000);
+
+	return footer_sealed_number(number) | used << 32 | FOOTER_SEALED_BITS;
+}
+
+/* The size of the payload in it. */
+static inline uint64_t footer_sealed_used(uint64_t sealed)
+{
+	sealed >>= 32;
+	return (sealed & 0x7f) | (sealed & 0x7f00) >> 1 |
+	    (sealed & 0x7f0000) >> 2 | (sealed & 0x7f000000) >> 3;
+}
+
 /* Returns the state as the writer set it, however the segment travelled. */
 static inline uint64_t footer_unshifted(uint64_t state)
 {

@@ -107,7 +107,7 @@ static always_inline bool take_whole(
 		 */
 		sealed = atomic_observe(&link->next_footer[1]);
 		number = (uint32_t)link->footer[1] + 1;
-		if (likely((uint32_t)sealed != verbs_sealed_number(number)) ||
+		if (likely((uint32_t)sealed != footer_sealed_number(number)) ||
 		    link->export->closing ||
 		    !dfi__verbs_is_whole(link, sealed, &bytes, &flags))
 			break;

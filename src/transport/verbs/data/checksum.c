@@ -7,8 +7,8 @@
  * payload, and its number and size. The thread that takes arrivals checks such
  * footers, and publishes those whose segment is whole.
  *
- * The real footer may replace the travelling one only after the device has
- * written each of its bytes. So each byte that travels has its top bit set, and
+ * The real footer may replace the sealed one only after the device has written
+ * each of its bytes. So each sealed byte has its top bit set (footer.h), and
  * the bytes of slots that wait for a segment have not. The other bits of the
  * number's bytes are inverted: whichever bytes have arrived, the reader doesn't
  * see the number that it waits for.
@@ -26,34 +26,16 @@
 #include "base/bits.h"
 #include "checksum.h"
 
-#define TOP_BITS UINT64_C(0x8080808080808080)
-
 /* footer[1] of a slot before its first segment: of the lap before. */
 static uint64_t unwritten(const struct ring_layout *layout, uint32_t slot)
 {
 	return (uint32_t)layout->first_footer[1] + 1 - layout->n_slots + slot;
 }
 
-/* A size in the upper half, without top bits: 28 bits. */
-static uint64_t spread(uint64_t bytes)
-{
-	return ((bytes & 0x7f) | (bytes << 1 & 0x7f00) |
-		   (bytes << 2 & 0x7f0000) | (bytes << 3 & 0x7f000000))
-	    << 32;
-}
-
-static uint64_t gather(uint64_t sealed)
-{
-	sealed >>= 32;
-	return (sealed & 0x7f) | (sealed & 0x7f00) >> 1 |
-	    (sealed & 0x7f0000) >> 2 | (sealed & 0x7f000000) >> 3;
-}
-
 void dfi__verbs_seal(const void *payload, uint64_t bytes, uint64_t footer[2])
 {
-	footer[1] = verbs_sealed_number((uint32_t)footer[1]) | spread(bytes) |
-	    TOP_BITS;
-	footer[0] = XXH3_64bits(payload, bytes) | TOP_BITS;
+	footer[1] = footer_sealed((uint32_t)footer[1], bytes);
+	footer[0] = XXH3_64bits(payload, bytes) | FOOTER_SEALED_BITS;
 }
 
 bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
@@ -62,9 +44,9 @@ bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
 	uint64_t room = (uint64_t)link->export->layout.shape.footer_offset, at;
 	uint64_t sum = atomic_peek(&link->next_footer[0]);
 
-	if ((sealed & sum & TOP_BITS) != TOP_BITS)
+	if ((sealed & sum & FOOTER_SEALED_BITS) != FOOTER_SEALED_BITS)
 		return false;
-	*bytes = gather(sealed);
+	*bytes = footer_sealed_used(sealed);
 	*flags = 0;
 	/* More than the slot has room for: its reader reports that. */
 	if (unlikely(*bytes > room))
@@ -74,7 +56,7 @@ bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
 		*flags = FOOTER_FLAG_SHIFTED;
 	return (XXH3_64bits(
 		    (const char *)link->next_footer - room + at, *bytes) |
-		   TOP_BITS) == sum;
+		   FOOTER_SEALED_BITS) == sum;
 }
 
 /*
@@ -91,7 +73,7 @@ void dfi__verbs_blank_new(struct verbs_link *link)
 	for (i = 0; i < layout->n_slots; i++) {
 		was = unwritten(layout, i);
 		atomic_compare_exchange_strong(
-		    &footer[1], &was, was & ~TOP_BITS);
+		    &footer[1], &was, was & ~FOOTER_SEALED_BITS);
 		footer = verbs_footer_behind(link, footer, &slot);
 	}
 }
@@ -101,8 +83,10 @@ void dfi__verbs_blank(struct verbs_link *link, uint64_t n)
 	_Atomic uint64_t *footer = verbs_footer_at(link, link->blank_slot);
 
 	for (n = min_u64(n, link->export->layout.n_slots); n; n--) {
-		atomic_set(&footer[0], atomic_peek(&footer[0]) & ~TOP_BITS);
-		atomic_set(&footer[1], atomic_peek(&footer[1]) & ~TOP_BITS);
+		atomic_set(
+		    &footer[0], atomic_peek(&footer[0]) & ~FOOTER_SEALED_BITS);
+		atomic_set(
+		    &footer[1], atomic_peek(&footer[1]) & ~FOOTER_SEALED_BITS);
 		footer = verbs_footer_behind(link, footer, &link->blank_slot);
 	}
 }
@@ -116,7 +100,7 @@ bool dfi__verbs_is_written(const struct verbs_export *export, uint32_t ring)
 	    export, ring, layout_footer(layout, 0));
 	uint64_t was = unwritten(layout, 0);
 
-	return (first != was && first != (was & ~TOP_BITS)) ||
+	return (first != was && first != (was & ~FOOTER_SEALED_BITS)) ||
 	    verbs_footer_state(export, ring, layout->end_footer) ||
 	    (uint32_t)atomic_peek(&credit->consumed) !=
 	    (uint32_t)layout->first_footer[1] + 1;

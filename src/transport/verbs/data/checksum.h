@@ -7,20 +7,11 @@
 #include <stdint.h>
 #include "ring.h"
 
-/* Replace the footer of a segment with that payload by the travelling one. */
+/* Seal the footer of a segment with that payload. */
 void dfi__verbs_seal(const void *payload, uint64_t bytes, uint64_t footer[2]);
 
 /*
- * The low half of footer[1] as it travels, for the segment of that number: all
- * top bits are set, the other bits inverted.
- */
-static inline uint32_t verbs_sealed_number(uint32_t number)
-{
-	return ~number | UINT32_C(0x80808080);
-}
-
-/*
- * Tells whether the link's next segment is whole, given its travelling
+ * Tells whether the link's next segment is whole, given its sealed
  * footer[1] as observed; sets the size of its payload and the flags of its
  * footer[1].
  */
