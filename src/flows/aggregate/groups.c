@@ -276,17 +276,6 @@ static void pack_keys(const struct groups *groups, const char *from,
 	}
 }
 
-static always_inline bool same_key(
-    const uint64_t *a, const uint64_t *b, uint32_t n_words)
-{
-	uint32_t i;
-
-	for (i = 0; i < n_words; i++)
-		if (a[i] != b[i])
-			return false;
-	return true;
-}
-
 static uint64_t *new_record(struct groups *groups, const uint64_t *key)
 {
 	const struct plan *plan = groups->plan;
@@ -323,7 +312,7 @@ static always_inline uint64_t *find_one(
 			continue;
 		record = &groups->records[(uint64_t)(slot->record - 1) *
 		    groups->plan->record_words];
-		if (likely(same_key(record, key, n_words)))
+		if (likely(same_words(record, key, n_words)))
 			return record;
 	}
 }

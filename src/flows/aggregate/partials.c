@@ -165,17 +165,6 @@ static always_inline uint64_t *record_at(
 	    partials->plan->record_words];
 }
 
-static always_inline bool same_key(
-    const uint64_t *a, const uint64_t *b, uint32_t n_words)
-{
-	uint32_t i;
-
-	for (i = 0; i < n_words; i++)
-		if (a[i] != b[i])
-			return false;
-	return true;
-}
-
 /* Whether one more group needs more slots. */
 static bool needs_slots(const struct partials *partials)
 {
@@ -196,7 +185,7 @@ static uint64_t *find_slowly(struct partials *partials, const uint64_t *key)
 
 	for (probes = 0; !is_free(partials, at); probes++) {
 		record = record_at(partials, at);
-		if (same_key(record, key, words))
+		if (same_words(record, key, words))
 			return record;
 		if (probes == MAX_PROBES)
 			return NULL;
@@ -304,7 +293,7 @@ static always_inline uint32_t find_keys(struct partials *partials,
 
 	for (i = 0; i < n; i++, key += n_words) {
 		record = record_at(partials, slot_of(partials, key, n_words));
-		if (unlikely(!same_key(record, key, n_words))) {
+		if (unlikely(!same_words(record, key, n_words))) {
 			record = find_slowly(partials, key);
 			if (!record)
 				break;

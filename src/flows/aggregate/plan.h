@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <dfi/aggregate.h>
 #include <dfi/schema.h>
+#include "base/compiler.h"
 
 struct fold_functions;
 
@@ -112,5 +113,17 @@ struct dfi_aggregate *dfi__aggregates_copy(
  */
 int dfi__plan_result(
     const struct plan *plan, const uint64_t *record, char *tuple);
+
+/* Whether two keys, as records have them, are the same. */
+static always_inline bool same_words(
+    const uint64_t *a, const uint64_t *b, uint32_t n_words)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_words; i++)
+		if (a[i] != b[i])
+			return false;
+	return true;
+}
 
 #endif

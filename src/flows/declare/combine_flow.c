@@ -22,15 +22,7 @@
 
 static const char *attr_of_others(const struct dfi_flow_attr *attr)
 {
-	if (attr->routing)
-		return "routing";
-	if (attr->key)
-		return "key";
-	if (attr->radix_shift)
-		return "radix_shift";
-	if (attr->radix_bits)
-		return "radix_bits";
-	return attr->splits ? "splits" : NULL;
+	return attr->routing ? "routing" : dfi__routing_attr(attr);
 }
 
 static const char *attr_of_combiners(const struct dfi_flow_attr *attr)

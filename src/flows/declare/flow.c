@@ -23,23 +23,6 @@
 #include "transport/transports.h"
 #include "route.h"
 
-/*
- * The first attribute that is only for the routing of a shuffle flow, or NULL.
- */
-static const char *routing_attr(const struct dfi_flow_attr *attr)
-{
-	if (attr->routing && attr->routing != DFI_ROUTE_FUNCTION &&
-	    attr->routing != DFI_ROUTE_DIRECT)
-		return "routing";
-	if (attr->key)
-		return "key";
-	if (attr->radix_shift)
-		return "radix_shift";
-	if (attr->radix_bits)
-		return "radix_bits";
-	return attr->splits ? "splits" : NULL;
-}
-
 /* Only flows that can lose segments may notify of losses. */
 static int check_loss(const char *name, const struct dfi_flow_attr *attr)
 {
@@ -85,12 +68,12 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 			  attr->replicate.method ? "replicate.method"
 						 : "replicate.ordered")
 		    : 0;
-	if (routing_attr(attr))
+	if (dfi__routing_attr(attr))
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s is not for flows of kind DFI_REPLICATE: "
 		    "each tuple goes to all targets, or, with "
 		    "DFI_ROUTE_FUNCTION and DFI_ROUTE_DIRECT, to a set",
-		    name, routing_attr(attr));
+		    name, dfi__routing_attr(attr));
 	if (attr->routing && attr->n_targets > DFI_MAX_SET_TARGETS)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': n_targets %u: a replicate flow with routing "

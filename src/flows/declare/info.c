@@ -189,13 +189,26 @@ static const char *flow_name(const char *key)
 	return strchr(name, '/') ? NULL : name;
 }
 
+/* Decode the flow whose descriptor is one of these values. */
+static int decode_from(const struct registry_value *values, size_t n,
+    const char *key, const char *name, struct flow *flow)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (!strcmp(values[i].key, key))
+			return dfi__flow_decode(
+			    name, values[i].data, values[i].size, flow);
+	return dfi__fail(-ENOENT, "flow '%s' doesn't exist", name);
+}
+
 int dfi_flow_lookup(
     struct dfi *dfi, const char *name, struct dfi_flow_info *info)
 {
 	struct registry_value *values;
 	char key[KEY_SIZE];
 	struct flow flow;
-	size_t i, n;
+	size_t n;
 	CONTEXT_USE(dfi, ret);
 
 	if (!ret)
@@ -209,14 +222,7 @@ int dfi_flow_lookup(
 	    dfi->registry, key, context_deadline(dfi, 0), &values, &n);
 	if (ret < 0)
 		return ret;
-	for (i = 0; i < n; i++)
-		if (!strcmp(values[i].key, key))
-			break;
-	if (i == n)
-		ret = dfi__fail(-ENOENT, "flow '%s' doesn't exist", name);
-	else
-		ret = dfi__flow_decode(
-		    name, values[i].data, values[i].size, &flow);
+	ret = decode_from(values, n, key, name, &flow);
 	if (!ret) {
 		fill_info(&flow, info);
 		count_endpoints(&flow, values, n, info);
@@ -231,7 +237,7 @@ static int get_flow(struct dfi *dfi, const char *name, struct flow *flow)
 {
 	struct registry_value *values;
 	char key[KEY_SIZE];
-	size_t i, n;
+	size_t n;
 	int ret;
 
 	dfi__flow_key(key, name);
@@ -239,12 +245,7 @@ static int get_flow(struct dfi *dfi, const char *name, struct flow *flow)
 	    dfi->registry, key, context_deadline(dfi, 0), &values, &n);
 	if (ret < 0)
 		return ret;
-	for (i = 0; i < n; i++)
-		if (!strcmp(values[i].key, key))
-			break;
-	ret = i == n
-	    ? dfi__fail(-ENOENT, "flow '%s' doesn't exist", name)
-	    : dfi__flow_decode(name, values[i].data, values[i].size, flow);
+	ret = decode_from(values, n, key, name, flow);
 	dfi__registry_values_free(values, n);
 	return ret;
 }

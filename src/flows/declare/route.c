@@ -18,6 +18,20 @@ uint64_t dfi_hash_bytes(const void *bytes, size_t size, uint64_t seed)
 	return XXH3_64bits_withSeed(bytes, size, seed);
 }
 
+const char *dfi__routing_attr(const struct dfi_flow_attr *attr)
+{
+	if (attr->routing && attr->routing != DFI_ROUTE_FUNCTION &&
+	    attr->routing != DFI_ROUTE_DIRECT)
+		return "routing";
+	if (attr->key)
+		return "key";
+	if (attr->radix_shift)
+		return "radix_shift";
+	if (attr->radix_bits)
+		return "radix_bits";
+	return attr->splits ? "splits" : NULL;
+}
+
 int dfi__route_keys(struct flow *flow, const char *attr, const char *key)
 {
 	const struct dfi_field *field;

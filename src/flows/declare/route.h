@@ -44,6 +44,11 @@ int dfi__route_keys(struct flow *flow, const char *attr, const char *key);
  */
 int dfi__route_declare(struct flow *flow, const char *key);
 
+/*
+ * The first attribute that is only for the routing of a shuffle flow, or NULL.
+ */
+const char *dfi__routing_attr(const struct dfi_flow_attr *attr);
+
 /* Initialise the router of source number index of the flow. */
 void dfi__router_init(
     struct router *router, const struct flow *flow, uint32_t index);

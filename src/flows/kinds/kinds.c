@@ -36,14 +36,39 @@ static int check_attr(const char *name, uint32_t flags, uint64_t reserved)
 			: 0;
 }
 
+/* What opening an endpoint needs. */
+struct opening {
+	struct wait_policy wait;
+	struct flow flow;
+	int64_t deadline;
+};
+
+/*
+ * Check what an endpoint's attributes say, and wait for its flow. attr: those
+ * of a target, or the same members of a source's. name: of their type.
+ */
+static int begin(struct dfi *dfi, const char *flow_name, const char *role,
+    uint32_t index, const struct dfi_target_attr *attr, const char *name,
+    struct opening *opening)
+{
+	int ret = check_attr(name, attr->flags, attr->reserved);
+
+	if (!ret)
+		ret = dfi__context_wait(dfi, attr->wait, name, &opening->wait);
+	if (ret < 0)
+		return ret;
+	opening->deadline = context_deadline(dfi, attr->open_timeout_ms);
+	ret = dfi__attach_find(dfi, flow_name, role, index, attr->schema,
+	    opening->deadline, &opening->flow);
+	return ret < 0 ? dfi__error_keep(ret) : 0;
+}
+
 int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
     const struct dfi_source_attr *user, struct dfi_source **out)
 {
 	const char *name = "dfi_source_attr";
 	struct dfi_source_attr attr;
-	struct wait_policy wait;
-	struct flow flow;
-	int64_t deadline;
+	struct opening opening;
 	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !out)
@@ -51,18 +76,19 @@ int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	if (!ret)
 		ret = dfi__attr_load(&attr, sizeof(attr), user, name);
 	if (!ret)
-		ret = check_attr(name, attr.flags, attr.reserved);
+		ret = begin(dfi, flow_name, "source", index,
+		    &(struct dfi_target_attr){
+			.flags = attr.flags,
+			.schema = attr.schema,
+			.open_timeout_ms = attr.open_timeout_ms,
+			.wait = attr.wait,
+			.reserved = attr.reserved,
+		    },
+		    name, &opening);
 	if (!ret)
-		ret = dfi__context_wait(dfi, attr.wait, name, &wait);
-	if (ret < 0)
-		return ret;
-	deadline = context_deadline(dfi, attr.open_timeout_ms);
-	ret = dfi__attach_find(
-	    dfi, flow_name, "source", index, attr.schema, deadline, &flow);
-	if (ret < 0)
-		return dfi__error_keep(ret);
-	ret = dfi__source_open(
-	    dfi, kinds[flow.kind], &flow, index, &attr, &wait, deadline, out);
+		ret = dfi__source_open(dfi, kinds[opening.flow.kind],
+		    &opening.flow, index, &attr, &opening.wait,
+		    opening.deadline, out);
 	if (!ret)
 		context_use_keep(&use);
 	return ret;
@@ -73,9 +99,7 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 {
 	const char *name = "dfi_target_attr";
 	struct dfi_target_attr attr;
-	struct wait_policy wait;
-	struct flow flow;
-	int64_t deadline;
+	struct opening opening;
 	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !out)
@@ -83,18 +107,12 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	if (!ret)
 		ret = dfi__attr_load(&attr, sizeof(attr), user, name);
 	if (!ret)
-		ret = check_attr(name, attr.flags, attr.reserved);
+		ret = begin(
+		    dfi, flow_name, "target", index, &attr, name, &opening);
 	if (!ret)
-		ret = dfi__context_wait(dfi, attr.wait, name, &wait);
-	if (ret < 0)
-		return ret;
-	deadline = context_deadline(dfi, attr.open_timeout_ms);
-	ret = dfi__attach_find(
-	    dfi, flow_name, "target", index, attr.schema, deadline, &flow);
-	if (ret < 0)
-		return dfi__error_keep(ret);
-	ret = dfi__target_open(
-	    dfi, kinds[flow.kind], &flow, index, &attr, &wait, deadline, out);
+		ret = dfi__target_open(dfi, kinds[opening.flow.kind],
+		    &opening.flow, index, &attr, &opening.wait,
+		    opening.deadline, out);
 	if (!ret)
 		context_use_keep(&use);
 	return ret;
