@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# barriers.sh BUILD_DIR: a barrier whose members are in two virtual machines, one of
-# them with the registry, holds them both; and who waits is told which member is lost,
-# soon when its process is killed, and within the lease when its machine is powered
-# off.
+# barriers.sh BUILD_DIR: a barrier holds its two participants, one in each of two virtual
+# machines; the registry is in one of them. A participant that waits learns which other
+# is lost: soon after its process is killed, and within the lease after its machine is
+# powered off.
 set -euo pipefail
 
 script=$(realpath "$0")
 # shellcheck source=tests/testbed/nodes.sh
 . "${script%/*}/nodes.sh"
 
-# How long a process may be silent.
+# How long a process may give no sign of life.
 lease_ms=4000
-# In which a death that is known is told, when this machine is not late (lateness.sh).
+# The limit from a known death to its report, on a machine that is not late (lateness.sh).
 slack_ms=2000
 
 # ---- In a VM ---------------------------------------------------------------
 
-# Member NODE of two. It arrives at once, or never.
+# Participant NODE of two. It arrives at once, or never.
 member() # NAME ROUNDS arrives|waits
 {
 	local meeting
@@ -51,7 +51,7 @@ rounds_are_held()
 	done
 }
 
-# Member 0 waits, and member 1 is lost by the command.
+# Participant 0 waits. COMMAND ends participant 1.
 lose() # CASE LIMIT_MS COMMAND...
 {
 	local limit=$2 begin pid k
@@ -65,7 +65,7 @@ lose() # CASE LIMIT_MS COMMAND...
 	done
 	pid=$(cat "$SHARED/$case.pid.1")
 	"$@"
-	# When a command in a machine has been carried out, is known then.
+	# The host knows now when the machine has carried out the command.
 	begin=$(now_ms)
 	in_time "$begin" "$limit" says 0 ended ||
 		fail "member 0 was not told within $limit ms"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# chaos.sh BUILD_DIR [RUNS [SEED]]: random flows between three virtual machines
-# of which one is powered off, cut from the network for good or for a moment, or
-# has its process killed, at a random moment. All that survives must end in time:
-# with what it was owed if the network came back, else with an error that follows
-# from that loss, by itself or by those that it made fail, and never as if all had
-# come. Some runs of processes in one machine, over verbs, come first (tests/chaos),
-# for 4 s for each of RUNS. Prints "runs: N violations: M" last. RUNS is 4 by
+# chaos.sh BUILD_DIR [RUNS [SEED]]: random flows between three virtual machines. At a
+# random moment one machine is powered off, or cut from the network for good or for a
+# moment, or its process is killed. Each survivor must end in time. If the network came
+# back, it has all its tuples. Otherwise it has an error that follows from that loss,
+# directly or through the endpoints that the loss made fail. It never ends as if all
+# tuples had come. Before that, processes in one machine run over verbs (tests/chaos),
+# for 4 s for each of RUNS. The last line is "runs: N violations: M". RUNS is 4 by
 # default; each takes some 15 s, with its share of the boots.
 set -euo pipefail
 
@@ -15,19 +15,19 @@ script=$(realpath "$0")
 # shellcheck source=tests/testbed/nodes.sh
 . "${script%/*}/nodes.sh"
 
-# How long a process may be silent, and the retries of a queue pair: 6 of about
+# How long a process may give no sign of life, and the retries of a queue pair: 6 of about
 # 537 ms. Three machines share a few processors: one that starts may get none for
 # seconds.
 lease_ms=12000
 retry_ms=3300
-# For each of: to reach the registry, to open, to find all sources.
+# The limit for each of three steps: reach the registry, open, find all sources.
 open_ms=10000
-# In which a death that is known is told by emulated machines, when this one is not
-# late (watch_lateness).
+# The limit from a known death to its report by an emulated machine, if this machine is
+# not late (watch_lateness).
 slack_ms=2000
 # How long a source that closes waits for a target that is gone.
 gone_ms=4000
-# Many boots would take longer than what they are for.
+# Runs for each boot of the machines: boots cost time.
 batch=5
 
 # ---- In a VM ---------------------------------------------------------------
@@ -49,8 +49,8 @@ processes() # SECONDS SEED
 		--wait-limit 60000 --open-timeout 6000 --volume 5
 }
 
-# What a machine is about, when something is wrong: what its threads wait for, and
-# whether packets and interrupts still come.
+# For an error report: what the machine's threads wait for, and whether packets and
+# interrupts still come.
 look() # NAME
 {
 	local pid thread
@@ -76,7 +76,7 @@ run_in_node "$@"
 
 # ---- On the host, beside three VMs -----------------------------------------
 
-# The first one of a run has all that may explain it.
+# The first violation of a run comes with everything that may explain it.
 violation()
 {
 	local k
@@ -93,13 +93,13 @@ violation()
 	done
 }
 
-# 0 to N - 1, in $drawn, so that the generator's state is kept.
+# Draws a number from 0 to N - 1 into $drawn. A subshell would lose the generator's state.
 draw() # N
 {
 	drawn=$((RANDOM % $1))
 }
 
-# Endpoints for nodes 0 to 2, none of which is left without.
+# Draws endpoints for nodes 0 to 2, at least one for each.
 make_topology()
 {
 	local i node
@@ -155,8 +155,8 @@ list_open()
 		"$SHARED/$name".[0-2] | tr -d '\n'
 }
 
-# What the endpoints of survivors say, so far: when one has failed or ended, in
-# ms after the strike, and how it has ended.
+# Prints what the endpoints of survivors have reported so far: how each failed or ended,
+# and how many ms after the strike.
 listen()
 {
 	local k role index what rest end
@@ -176,7 +176,7 @@ listen()
 	done
 }
 
-# One that never reached the registry has no endpoints.
+# A process that never reached the registry has no endpoints.
 survivors_told()
 {
 	local k end
@@ -210,7 +210,7 @@ strike()
 	kill) on "$victim" signal "$name" KILL ;;
 	off) "$testbed" kill "$victim" ;;
 	cut | unplug)
-		# It survives, and is to be told as well.
+		# It survives, so it must learn of the loss as well.
 		lost=
 		"$testbed" net "$victim" "$kind"
 		;;
@@ -234,7 +234,7 @@ is_cut_off() # NODE
 	[ "$1" = "$victim" ] && [[ $kind == @(cut|unplug) ]]
 }
 
-# The endpoint that a text names, with its process, if it is there: in $named.
+# Puts the endpoint that a text names, and its process if given, into $named.
 name_process() # TEXT
 {
 	local node pid
@@ -253,8 +253,8 @@ never_open() # END
 	! grep -q "^${1/:/ } open" "$SHARED/$name.${home[$1]}" 2> /dev/null
 }
 
-# Whether the error of an endpoint follows from the strike; or, with the names of
-# others whose errors do, from theirs.
+# Whether the error of an endpoint follows from the strike. With the names of endpoints
+# whose errors follow: whether it follows from their errors.
 follows() # END EXPLAINED
 {
 	local end=$1 explained=" $2 " k=${home[$1]} code text other
@@ -268,7 +268,7 @@ follows() # END EXPLAINED
 			[[ $explained == *" $named "* ]]
 		;;
 	"-125 "*" aborted the flow"*)
-		# An abort may be there before the registry has told whose it is.
+		# An abort may arrive before the registry has said which endpoint aborted.
 		if [[ $text =~ source\ ([0-9]+)\ aborted ]]; then
 			named=source:${BASH_REMATCH[1]}
 		else
@@ -297,9 +297,9 @@ follows() # END EXPLAINED
 		[[ $text =~ waiting\ for\ (source|target)\ ([0-9]+)\  ]] ||
 			return 1
 		other=${BASH_REMATCH[1]}:${BASH_REMATCH[2]}
-		# It hears of nobody.
+		# No report reaches it.
 		! is_cut_off "$k" || return 0
-		# It may have come when that one had gone.
+		# It may have attached after that endpoint had gone.
 		never_open "$other" || [[ $opened != *" $end "* ]] || return 1
 		parts "$k" "${home[$other]}" ||
 			[[ $explained == *" $other "* ]]
@@ -308,7 +308,7 @@ follows() # END EXPLAINED
 	esac
 }
 
-# Each endpoint of a flow that was cut short says so, and why.
+# Each endpoint of a flow that was cut short has an error with a reason.
 check_lost()
 {
 	local explained='' before=none end
@@ -339,7 +339,7 @@ check_whole()
 	[ "$got" = $((tuples * n_sources)) ] || violation "$got tuples came"
 }
 
-# A machine that is cut off before it has reached the registry says so.
+# A machine that is cut off before it has reached the registry has an error.
 has_not_begun() # NODE
 {
 	is_cut_off "$1" && $attaching && [ ! -s "$SHARED/$name.$1" ] &&
@@ -370,7 +370,7 @@ check()
 	fi
 }
 
-# How long it may take until all know, and then until all have left.
+# The limits until all have learned of the strike, and then until all have left.
 set_limits()
 {
 	told_limit=$slack_ms
@@ -380,17 +380,17 @@ set_limits()
 	kill) ;;
 	*) told_limit=$((told_limit + lease_ms + retry_ms)) ;;
 	esac
-	# Of who was attaching nobody knows that it will never come.
+	# No process can know that one that was attaching will never come.
 	! $attaching || told_limit=$((told_limit + 2 * open_ms))
-	# A machine that is cut off asks the registry in vain: once more to begin,
-	# and to leave.
+	# A machine that is cut off waits twice for the registry, which does not
+	# answer: when it begins, and when it leaves.
 	if [[ $kind == @(cut|unplug) ]]; then
 		! $attaching || told_limit=$((told_limit + open_ms))
 		left_limit=$((left_limit + open_ms))
 	fi
 }
 
-# What the survivors said, and when.
+# Prints the survivors' reports and their times.
 report()
 {
 	local end when=
@@ -423,7 +423,7 @@ run_once() # NUMBER KIND
 	[ "$kind" = blink ] || tuples=2000000000
 	plan="$kind node $victim; node 0:${ends[0]}; 1:${ends[1]}; 2:${ends[2]}"
 	start_workers
-	# Some are struck while they attach, but then they exist.
+	# The strike may come while processes attach; they exist by then.
 	draw 4
 	if [ "$kind" = blink ] || [ $drawn -gt 0 ]; then
 		within 90000 all_open || violation "they did not open"
@@ -437,7 +437,7 @@ run_once() # NUMBER KIND
 	opened=$(list_open)
 	struck=$(now_ms)
 	strike
-	# When a command in a machine has been carried out, is known then.
+	# The host knows now when the machine has carried out the command.
 	[ "$kind" != kill ] || struck=$(now_ms)
 	set_limits
 	in_time "$struck" "$told_limit" survivors_told ||
@@ -467,7 +467,7 @@ wait_for_workers()
 	done
 }
 
-# Runs FIRST to LAST; the last one of a full batch takes a machine away.
+# Does runs FIRST to LAST. The last run of a full batch takes a machine away.
 run_batch() # FIRST LAST SEED
 {
 	local i kinds=(cut blink kill unplug)
@@ -524,7 +524,7 @@ for ((first = 1; first <= runs; first += batch)); do
 	[ $last -le "$runs" ] || last=$runs
 	"$testbed" drive 3 --timeout 600 -- bash "$script" "$build" --batch \
 		"$results" $first $last "$seed" || true
-	# A batch that did not come to its end is one.
+	# A batch that did not reach its end counts as a violation.
 	total=$((total + $(cat "$results/$first" 2> /dev/null || echo 1)))
 done
 echo "runs: $((runs + processes)) violations: $total"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.sh: the testbed does what its README says. Called with an argument, it is
-# a part of that: `one` runs in a VM that is alone, `two` beside two VMs, and the
-# others are what those run.
+# check.sh: the testbed does what its README says. With an argument, the script runs one
+# part: `one` in a single VM, `two` beside two VMs. The other arguments are programs of
+# these two parts.
 set -euo pipefail
 
 check=$(realpath "$0")
@@ -53,7 +53,7 @@ perftest() # PROGRAM ITERATIONS [ADDRESS]
 	"$1" -d "$DFI_TEST_DEVICE" -x 1 -p $port -F -s 8192 -n "$2" ${3+"$3"}
 }
 
-# Until perftest's server can be reached.
+# Wait until perftest's server answers.
 listening()
 {
 	local deadline=$((SECONDS + 60))
@@ -70,8 +70,8 @@ between_processes() # PROGRAM ITERATIONS
 	listening && perftest "$@" "$NODE_ADDRESS" && wait $!
 }
 
-# What a program finds that measures it by the kernel's clock. The kernel may have
-# corrected it by a percent.
+# The frequency that a program measures by the kernel's clock, which the kernel may have
+# corrected by one percent.
 clock_is_as_told()
 {
 	local told found
@@ -89,7 +89,7 @@ rping_between_processes()
 
 	rping -s -a "$NODE_ADDRESS" -C 10 &
 	server=$!
-	# Until the server is there, the client is refused.
+	# The client is refused until the server listens.
 	until rping -c -a "$NODE_ADDRESS" -C 10; do
 		[ $SECONDS -lt $deadline ] || return 1
 	done
@@ -152,7 +152,7 @@ port_state()
 	"$testbed" run 0 -- cat /sys/class/infiniband/rxe0/ports/1/state
 }
 
-# The job of a node that goes off ends, soon and with an error.
+# The job of a node that is powered off ends soon with an error.
 power_off()
 {
 	local job deadline=$((SECONDS + 60))
@@ -168,15 +168,15 @@ power_off()
 	status_is 125 wait $job && [ $SECONDS -lt $deadline ]
 }
 
-# The limit of the VMs, made so short that nobody waits for it, is that of a job.
+# The VMs' time limit ends a job. It is short here, so that the test is.
 limited()
 {
 	echo 1 > "$DFI_TESTBED/timeout"
 	status_is 124 "$testbed" run 0 -- sleep 60
 }
 
-# With a device, a command runs on this machine, which here is a VM. It must not
-# take the outer testbed's folder for one whose owner is gone.
+# With a device, a command runs on this machine, which is a VM here. It must not remove
+# the outer testbed's folder as one without an owner.
 lock_on_host()
 {
 	"$testbed" run 1 -- bash -c 'mkdir /tmp/inside &&

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# cluster.sh BUILD_DIR: flows across virtual machines: shuffles, 1:1 and N:M, and
-# ordered replicate flows, N:M, over two and three of them, with a registry that
-# only those with its key reach, with both MTUs and both ways of arrival, with lost
-# packets, and with little memory that may be locked; and dfi-bench measures flows
-# between machines, and says by which way they went. All of it in three machines that
-# boot once.
+# cluster.sh BUILD_DIR: flows across two and three virtual machines, which boot once. There
+# are shuffles, 1:1 and N:M, and ordered replicate flows, N:M. They run with a registry
+# that asks for a key, with both MTUs, with both ways of arrival, with lost packets, and
+# with a low limit on locked memory. dfi-bench then measures flows between machines and
+# says by which way they went.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -15,7 +14,7 @@ script=$(realpath "$0")
 
 # ---- In a VM ---------------------------------------------------------------
 
-# Run a worker with this node's endpoints; what became of each is in a file.
+# Run a worker with this node's endpoints; a file gets their results.
 work() # FLOW TUPLES NOTIFY ARGUMENT...
 {
 	local flow=$1 tuples=$2 notify=$3 status=0
@@ -29,9 +28,9 @@ work() # FLOW TUPLES NOTIFY ARGUMENT...
 	return $status
 }
 
-# The endpoints of this node in a flow: one from node 1 to node 0, or one of each
-# kind on all nodes. In the ordered one, whose sequencer is on node 0, the sources
-# there take their places as all others do.
+# Run this node's endpoints of a flow: one source on node 1 and one target on node 0, or
+# one source and one target on each node. An ordered flow has its sequencer on node 0;
+# the sources there take positions in the same way as all others.
 run() # FLOW SHAPE TUPLES NOTIFY
 {
 	local create=()
@@ -52,7 +51,7 @@ run() # FLOW SHAPE TUPLES NOTIFY
 	esac
 }
 
-# That packets this node has sent were lost; and none is, from now on.
+# Check that packets of this node were lost, and end the loss.
 end_loss()
 {
 	local n
@@ -84,7 +83,7 @@ node() # NODES LOSS MTU SHAPE:TUPLES:NOTIFY...
 	[ "$loss" = 0% ] || tc qdisc add dev eth0 root netem loss "$loss"
 	use_registry
 	export DFI_OPEN_TIMEOUT=30000
-	# What does not cross hosts takes shared memory.
+	# Endpoints of one host use shared memory.
 	unset DFI_TRANSPORT
 	for run; do
 		IFS=: read -r shape tuples notify <<< "$run"
@@ -93,8 +92,8 @@ node() # NODES LOSS MTU SHAPE:TUPLES:NOTIFY...
 	[ "$loss" = 0% ] || end_loss
 }
 
-# The sources are on node 0, which prints; the targets on node 1. A node of its own,
-# by the setting instead of the option, is both.
+# Node 0 has the sources and prints, node 1 has the targets. With "alone", one node has
+# both, and the setting instead of the option chooses the transport.
 bench() # COMMAND OPTION...
 {
 	local role=(--role source --transport verbs)
@@ -119,7 +118,7 @@ run_in_node "$@"
 build=$(realpath "$1")
 [ $# -gt 1 ] || drive 3 --timeout 840
 
-# How segments that crossed machines arrived, by what the sources say.
+# Check how segments crossed machines, by the sources' logs.
 check_arrival() # FLOW NOTIFY
 {
 	local way ways
@@ -136,7 +135,7 @@ check_arrival() # FLOW NOTIFY
 	fi
 }
 
-# All endpoints ended well, and all tuples arrived.
+# Check that all endpoints ended well and all tuples arrived.
 check_run() # FLOW NODES SHAPE TUPLES NOTIFY
 {
 	local sources=$2 copies=1 i
@@ -154,7 +153,7 @@ check_run() # FLOW NODES SHAPE TUPLES NOTIFY
 	check_arrival "$1" "$5"
 }
 
-# On the first NODES machines.
+# Run flows on the first NODES machines.
 flows() # DESCRIPTION NODES LOSS MTU "SHAPE:TUPLES:NOTIFY..." [RUN_OPTION...]
 {
 	local what=$1 nodes=$2 loss=$3 mtu=$4 runs=$5 k pids=() status=0
@@ -162,7 +161,7 @@ flows() # DESCRIPTION NODES LOSS MTU "SHAPE:TUPLES:NOTIFY..." [RUN_OPTION...]
 
 	shift 5
 	echo "== $what"
-	# Flows have the same names as before.
+	# The next flows have the same names.
 	rm -f "$SHARED"/*-*
 	for ((k = 0; k < nodes; k++)); do
 		# shellcheck disable=SC2086 # they are several words
@@ -183,7 +182,7 @@ flows() # DESCRIPTION NODES LOSS MTU "SHAPE:TUPLES:NOTIFY..." [RUN_OPTION...]
 	done
 }
 
-# That rows of dfi-bench are of flows that went over RDMA.
+# Check that dfi-bench's rows are of flows over RDMA.
 check_rows() # COMMAND WORD...
 {
 	local command=$1 word
@@ -232,7 +231,7 @@ flows 'two machines, 8 MiB of memory may be locked' 2 0% 4200 all:50000:imm \
 flows 'three machines' 3 0% 4200 \
 	'one:20000:imm all:30000:footer all:30000:imm
 	order:20000:imm order:20000:footer'
-# Some thousand packets, so that there is one to lose; half of them in a short run.
+# Some thousand packets, so that at least one is lost; half of them in a short run.
 many=400000
 [ -z "${DFI_TEST_SHORT-}" ] || many=200000
 flows 'two machines, 1 % of the packets are lost' 2 1% 4200 \

@@ -5,15 +5,15 @@
 # virtual machines, a replica in each, over RDMA. WAY is one of
 #	nopaxos	NOPaxos with multicast
 #	paxos	Multi-Paxos by pair flows
-#	flows	Multi-Paxos by four flows, with logs. They come and go where machines are
-#		slow; the pair flows carry what they do not
+#	flows	Multi-Paxos by four flows, with logs. On slow machines these flows break
+#		and are replaced; meanwhile the pair flows carry the messages
 #
-# The network loses 1 and then 5 % of the packets, and another replica leads meanwhile.
-# Then the leader's machine is cut off, and the next leader's machine loses power: the
-# others serve again within three leases. The registry and the clients are in node 0,
-# which stays. What clients were told is linearizable, and replicas are alike. Besides,
-#	nopaxos	gaps are asked for, filled and decided, and the fast path goes on
-#	flows	at last both replicas are killed and start again with their logs
+# The network loses 1 and then 5 % of the packets; meanwhile another replica becomes the
+# leader. Then the leader's machine is cut off, and the next leader's machine loses power.
+# The others serve again within three leases. The registry and the clients are in node 0,
+# which stays. The clients' answers are linearizable, and the replicas are equal. Also:
+#	nopaxos	replicas ask for gaps, fill them and decide them, and the fast path goes on
+#	flows	at the end both replicas are killed and start again with their logs
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -21,15 +21,15 @@ script=$(realpath "$0")
 . "${script%/*}/nodes.sh"
 
 load=200 # segments that replicas take, in all, or slots, under each loss
-# How long a process may be silent; and a leader, in machines that may be late.
+# How long a process, and a leader, may give no sign of life, on machines that may be late.
 lease_ms=8000
 heartbeat_ms=500
 election_ms=2500
 retry_ms=1500
-# In which a leader misses a segment that another replica has sent, mostly.
+# A leader mostly misses a segment of another replica within this time.
 gap_ms=30000
 wait_limit_ms=400000
-# In which a client tries to come in while packets are lost.
+# How long a client tries to connect while packets are lost.
 visit_ms=60000
 
 # ---- In a VM ---------------------------------------------------------------
@@ -57,7 +57,7 @@ clients() # CLUSTER
 		"$SHARED/$1.load" 2> "$SHARED/$1.log.load"
 }
 
-# A client that comes now is served, or says why not.
+# A new client is served, or says why not.
 visit() # CLUSTER
 {
 	prepare
@@ -65,14 +65,14 @@ visit() # CLUSTER
 		--replicas 3 --timeout $visit_ms get none 2> "$SHARED/$1.visit"
 }
 
-# From clients(), what they have noticed.
+# Prints what the clients have noticed.
 leader() # CLUSTER
 {
 	sed -n 's/^replica \([0-9]\) leads$/\1/p' "$SHARED/$1.load.0" |
 		tail -n 1
 }
 
-# This node's replica stops until another one leads.
+# Stop this node's replica until another one leads.
 depose() # CLUSTER
 {
 	signal "$1" STOP
@@ -103,7 +103,7 @@ esac
 [ "${3-}" = driven ] || exec "$testbed" drive 3 --timeout 840 -- \
 	bash "$script" "$build" "$way" driven
 
-# What clients say is in files of this name.
+# Files with this name have the clients' output.
 load_says() # TEXT
 {
 	grep -q "$1" "$SHARED/$case.load.0" 2> /dev/null
@@ -137,7 +137,7 @@ start()
 	await "counters" $wait_limit_ms test -s "$SHARED/$case.load.counters"
 }
 
-# Until a command that is asked for from now on is answered.
+# Wait until a command that a client sends from now on has an answer.
 mark()
 {
 	n_marks=$((n_marks + 1))
@@ -149,7 +149,7 @@ is_served()
 	load_says "^mark $n_marks: served"
 }
 
-# Node 0 has to stay.
+# Node 0 must stay.
 find_victim()
 {
 	victim=$(leader "$case")
@@ -178,7 +178,8 @@ power_off()
 	"$testbed" kill "$victim"
 }
 
-# There is service again within three leases after COMMAND strikes the leader's node.
+# Check that the store serves again within three leases after COMMAND strikes the leader's
+# node.
 strike() # COMMAND
 {
 	local struck
@@ -195,14 +196,14 @@ strike() # COMMAND
 		"$(late_ms "$struck") late; now replica $(leader "$case") leads"
 }
 
-# Of all replicas together: what their counters say is written again and again.
+# Prints a counter's sum over all replicas, which write their counters repeatedly.
 sum_of() # COUNTER
 {
 	awk -v name="$1" '$1 == name { n += $2 } END { print n + 0 }' \
 		"$SHARED/$case.load.counters"
 }
 
-# Of the replica that is ahead.
+# Prints a counter's largest value of all replicas.
 applied()
 {
 	awk '$1 == "applied" && $2 > n { n = $2 } END { print n + 0 }' \
@@ -214,7 +215,7 @@ applied_reaches() # SLOT
 	[ "$(applied)" -ge "$1" ]
 }
 
-# There is as much of each as COUNTER LEAST... say.
+# Whether each COUNTER has at least the value LEAST.
 counters_reach() # COUNTER LEAST...
 {
 	while [ $# -gt 0 ]; do
@@ -223,7 +224,7 @@ counters_reach() # COUNTER LEAST...
 	done
 }
 
-# Each of the three replicas leads, or follows the same one.
+# Whether one replica leads and the other two follow it.
 all_follow()
 {
 	awk '$1 == "leader_plus_1" && $2 > 0 { n[$2]++ }
@@ -231,8 +232,8 @@ all_follow()
 		"$SHARED/$case.load.counters"
 }
 
-# N replicas had the same keys, values and sessions once they had applied the same;
-# two never differ there. They apply more all the time, if only no-ops.
+# Whether N replicas had the same keys, values and sessions at the same position; two
+# never differ there. Replicas keep applying commands, at least no-ops.
 agree() # N
 {
 	local verdict
@@ -249,7 +250,7 @@ agree() # N
 	[[ $verdict = *alike* ]]
 }
 
-# All that live are alike, and what clients were told has one order.
+# Check that all living replicas are equal and the clients' history is linearizable.
 end() # N_REPLICAS
 {
 	touch "$SHARED/$case.load.stop"
@@ -263,13 +264,13 @@ end() # N_REPLICAS
 		"$SHARED/history.$case" > "$SHARED/$case.verdict" ||
 		fail "that is no linearizable history"
 	echo "$(tail -n 1 "$SHARED/$case.load.0"); the history is linearizable"
-	# That of a machine without power has ended.
+	# The command of a machine without power has ended.
 	kill "${replicas[@]}" 2> /dev/null || true
 	wait "${replicas[@]}" || true
 }
 
-# The leader misses segments of others only: those that go in by its own process are
-# not lost on the way. So another one leads if that is where all clients are.
+# The network loses only segments of other processes, not those of the leader's own. So
+# another replica must lead if all clients are in the leader's process.
 miss_segments()
 {
 	local accepted try
@@ -299,7 +300,7 @@ lose_segments()
 		"fast paths: $(sum_of fast_opened)"
 }
 
-# RDMA sends packets again: nothing but time is lost.
+# RDMA sends lost packets again, so a loss costs time only.
 lose_time()
 {
 	local loss
@@ -315,7 +316,7 @@ lose_time()
 		"accepts, $(sum_of flow_votes) votes, $(sum_of flow_replies) replies"
 }
 
-# It is told that there is no such key, or why it cannot be.
+# The client learns that there is no such key, or why it gets no answer.
 come_in()
 {
 	local before status=0
@@ -357,7 +358,7 @@ lose_machines()
 	strike power_off
 }
 
-# In each of the two machines that are left.
+# In each of the two remaining machines.
 lose_processes()
 {
 	local k

@@ -11,7 +11,7 @@ script=$(realpath "$0")
 
 if [ "${1-}" != --inside ]; then
 	build=$(realpath "$1")
-	# It makes devices of its own, which is for a virtual machine only.
+	# The script makes devices, so it runs in a virtual machine only.
 	unset DFI_TEST_DEVICE
 	exec "${script%/*}/testbed" up 1 --memory 2048 --cpus 1 --timeout 840 -- \
 		bash "$script" --inside "$build"
@@ -26,7 +26,7 @@ fail()
 	exit 1
 }
 
-# Both ends are in this machine, and each network is its own.
+# Both ends are in this machine. Each device has its own network.
 ip -6 addr add fd00::1/64 dev eth0 nodad
 ip link add veth0 type veth peer name veth1
 ip addr add 10.88.0.1/24 dev veth0
@@ -42,8 +42,8 @@ link_local=$(ip -6 addr show dev eth0 scope link |
 
 chosen() # VARIABLE=VALUE...: device, address and GID
 {
-	# A line for each member. Python would take seconds to start on an emulated
-	# processor.
+	# The JSON has a line for each member. Python would take seconds to start on an
+	# emulated processor.
 	env "$@" bin/dfi-info devices --json | awk -F '"' '
 		$2 == "device" { device = $4 }
 		$2 == "address" { address = $4 }
@@ -68,14 +68,14 @@ expect "$second" DFI_VERBS_ADDRESS=10.88.0.1
 expect "rxe0 fd00::1 fd00::1" DFI_VERBS_ADDRESS=fd00:0::1
 expect "rxe0 $link_local $link_local" DFI_VERBS_ADDRESS="$link_local"
 expect "" DFI_VERBS_DEVICE=rxe1 DFI_VERBS_ADDRESS=fd00::1
-# What all members reach, but not over what has no device.
+# The address by which all members reach the registry chooses the device, if it has one.
 expect "$second" DFI_REGISTRY=tcp:10.88.0.1:7000
 expect "rxe0 fd00::1 fd00::1" "DFI_REGISTRY=tcp:[fd00::2]:7000"
 expect "$first" DFI_REGISTRY=tcp:127.0.0.1:7000
 expect "$second" DFI_REGISTRY=tcp:127.0.0.1:7000 DFI_VERBS_DEVICE=rxe1
 
-# Flows go over each kind of address. What they count of a device depends on none: in a
-# short run only the first one has these cases.
+# Flows run over each kind of address. A device's counters depend on no address, so in a
+# short run only the first address has the cases that look at them.
 export DFI_TRANSPORT=verbs
 cases=()
 for address in fd00::1 "$link_local" 10.88.0.1; do
@@ -105,7 +105,7 @@ serve() # FLOW TARGETS TARGET DEVICE
 	done
 }
 
-# Over the route to each. The other source's devices are also in use.
+# Each source uses the route to each target, while another source uses both devices.
 targets=()
 serve f 2:2 0 rxe1
 serve f "" 1 rxe0
@@ -118,7 +118,7 @@ cat /tmp/f.0 /tmp/f.1
 cat /tmp/f.? | awk '/ended 0/ { n += $5 } END { exit n != 20000 }' ||
 	fail "not all tuples have arrived"
 
-# A setting that leads another way is named, if that does not work.
+# An error names the setting that forces a device off the route.
 echo "== a peer behind another device than the one that is set"
 targets=()
 serve g 1:1 0 rxe1
@@ -128,7 +128,7 @@ grep -q "ended -113 .*the route to 10.88.0.1:[0-9]* is from 10.88.0.1, but \
 DFI_VERBS_DEVICE=rxe0 is set .*DFI_VERBS_ADDRESS=10.88.0.1): verbs: \
 rxe0 port 1, GID [0-9]* ::ffff:$NODE_ADDRESS: " /tmp/source ||
 	fail "the source does not say which setting leads it off the route"
-# Without it, it is reached.
+# Without the setting, the source reaches its target.
 tests/proc/worker -r unix:@devices -f g source:0 | grep "source 0 ended 0"
 wait "${targets[@]}"
 kill $registry

@@ -1,36 +1,37 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# failures.sh BUILD_DIR: what a process sees when its peer in another virtual
-# machine dies mid-flow: an error that names the peer, soon, and no hang. A
-# peer's process is killed, which its connections tell; or its machine is
-# powered off, or cut off, which only silence tells: of the registry's lease, or of
-# a queue pair that gets no answer. Each machine that dies is one of five that boot
-# together. And no error is seen by who only misses the last word of a peer that
-# has all, and leaves; nor of a process that is stopped for a while, which its peers
-# log and count; nor when the registry is killed and started again during a flow.
+# failures.sh BUILD_DIR: what a process sees when its peer in another virtual machine
+# dies during a flow: soon an error that names the peer, and no hang. If the peer's process
+# is killed, its connections close. If its machine is powered off or cut off, the survivor
+# learns it from the end of the registry's lease, or from a queue pair without answers.
+# Five machines boot together, and four of them die one after the other.
+#
+# There is no error if only the last answer of a peer is lost that has received all tuples
+# and leaves; if a process is stopped for a while, which its peers log and count; or if the
+# registry is killed and started again during a flow.
 set -euo pipefail
 
 script=$(realpath "$0")
 # shellcheck source=tests/testbed/nodes.sh
 . "${script%/*}/nodes.sh"
 
-# How long a process may be silent, and the retries of a queue pair: 6 of about
-# 537 ms, of which devices may make four times as much; soft-RoCE does not.
+# How long a process may give no sign of life, and the retries of a queue pair: 6 of about
+# 537 ms. A device may wait four times as long; soft-RoCE does not.
 lease_ms=4000
 retry_ms=3300
-# Until a target probes, and looks at what came of it.
+# How long it takes until a target probes, and looks at the result.
 sweep_ms=1500
-# In which a death that is known is told, when this machine is not late (lateness.sh).
+# The limit from a known death to its report, on a machine that is not late (lateness.sh).
 slack_ms=2000
 # How long a source that closes waits for a target that is gone.
 gone_ms=4000
-# How long it takes to find that nobody answers to an address, and to begin.
+# How long it takes to notice that an address does not answer, and to begin.
 silent_ms=6000
 
 # ---- In a VM ---------------------------------------------------------------
 
-# Its endpoint, once held, goes on when told to.
+# Run a worker. An endpoint that it holds goes on when go_on() says so.
 worker() # NAME ARGUMENT...
 {
 	use_registry
@@ -38,15 +39,15 @@ worker() # NAME ARGUMENT...
 	held record "$1" tests/proc/worker -f "$@"
 }
 
-# With what it logs in a file, and few segments in its rings.
+# Run a worker that logs into a file and has few segments in its rings.
 logging_worker() # NAME ARGUMENT...
 {
 	DFI_LOG=info DFI_RING_MEMORY=64K worker "$@" \
 		2> "$SHARED/$1.log.$NODE"
 }
 
-# RDMA's packets from this node are lost until its worker has the end, and for a
-# moment longer: for how long at most, in milliseconds, a file says.
+# Lose this node's RDMA packets until a moment after its worker has the end. A file says
+# how many milliseconds that moment took at most.
 lose_answers() # NAME
 {
 	local deadline=$((SECONDS + 60)) before
@@ -74,7 +75,7 @@ run_in_node "$@"
 
 # ---- On the host, beside the VMs -------------------------------------------
 
-# The workers of these nodes have ended well, and their targets have TUPLES each.
+# Check that the workers of these nodes ended well and their targets had TUPLES in all.
 end_well() # TUPLES NODE...
 {
 	local want=$1 k
@@ -91,8 +92,8 @@ end_well() # TUPLES NODE...
 		fail "that is not the number of tuples"
 }
 
-# The survivor on node 0 and the victim on its node share a flow, until the victim
-# is gone.
+# Run a flow between the survivor on node 0 and the victim on node $node. COMMAND ends the
+# victim.
 lose() # CASE SURVIVOR VICTIM READY LIMIT_MS COMMAND...
 {
 	local survivor=$2 victim=$3 ready=$4 limit=$5 begin pid
@@ -109,12 +110,13 @@ lose() # CASE SURVIVOR VICTIM READY LIMIT_MS COMMAND...
 	pid=$(cat "$SHARED/$case.pid.$node")
 	begin=$(now_ms)
 	"$@"
-	# When a command in a machine has been carried out, is known then.
+	# The host knows now when the machine has carried out the command.
 	[[ $1 != kill_* ]] || begin=$(now_ms)
 	check_told "$begin" "$limit" "$pid"
 }
 
-# The survivor has ended because of PID, at most LIMIT_MS after BEGIN.
+# Check that the survivor has ended with an error that names PID, at most LIMIT_MS after
+# BEGIN.
 check_told() # BEGIN LIMIT_MS PID
 {
 	local begin=$1 limit=$2 pid=$3 took late line
@@ -127,7 +129,7 @@ check_told() # BEGIN LIMIT_MS PID
 	[[ $line == *" ended -104 "*"pid $pid)"* ]] ||
 		fail "that is not -ECONNRESET from pid $pid"
 	[ $((took - late)) -le "$limit" ] || fail "that is later than $limit ms"
-	# It leaves soon.
+	# The survivor leaves soon.
 	in_time "$(now_ms)" $((gone_ms + slack_ms)) \
 		test -s "$SHARED/$case.status.0" || fail "it has not left"
 	[ "$(status 0)" = 0 ] || fail "the survivor failed"
@@ -138,7 +140,7 @@ kill_worker()
 	on "$node" signal "$case" KILL
 }
 
-# Connected queue pairs of the victim's node.
+# Prints the number of connected queue pairs on the victim's node.
 queue_pairs()
 {
 	"$testbed" run "$node" -- rdma resource show qp | grep -c 'type RC' || true
@@ -149,7 +151,7 @@ no_queue_pairs()
 	[ "$(queue_pairs)" = 0 ]
 }
 
-# It has forked, and the child lives on.
+# Kill a victim that has forked. Its child lives on.
 kill_parent()
 {
 	[ "$(queue_pairs)" -gt 0 ] || fail "there is no queue pair"
@@ -185,7 +187,7 @@ cut_off_without_registry()
 	cut_off
 }
 
-# The process that was cut off has survived, and may have learned of it.
+# Reconnect the machine, and end its process, which has survived the cut.
 restore()
 {
 	"$testbed" net "$node" heal
@@ -193,8 +195,8 @@ restore()
 		test -s "$SHARED/$case.status.$node" || fail "it can't be ended"
 }
 
-# No process can tell a target that is cut off that its source will not come. The target
-# learns it as the registry's machine has not answered for as long as the lease.
+# A target that is cut off waits for a source. It learns that none can come when the
+# registry's machine has not answered for as long as the lease.
 waiting_machine_is_cut_off()
 {
 	local limit_ms=$((lease_ms * 4 / 3 + silent_ms + slack_ms)) begin
@@ -217,11 +219,11 @@ waiting_machine_is_cut_off()
 	restore
 }
 
-# The target has got the end, and leaves before the source's device, which asks each
-# half second, has learned of it: it must stay to answer, for its two seconds. Soon
-# answers get through again. On a busy machine they do so after these two seconds, or
-# the source's device asks later: then the source is told that the target is gone, which
-# does not end the test.
+# The target has received the end and leaves, but its answer is lost. The source's device
+# asks again each half second, so the target's process must stay for two seconds to answer.
+# Answers soon get through again. On a busy machine they may do so after these two seconds,
+# or the source's device may ask later: then the source has an error, and the caller tries
+# again.
 last_answer_is_lost() # CASE
 {
 	local losing end longer
@@ -242,13 +244,13 @@ last_answer_is_lost() # CASE
 		echo "$case: answers were lost for $longer ms:" \
 			"$(grep ended "$SHARED/$case.$end")"
 	done
-	# What was lost is what this is about.
+	# Without a loss, the test would show nothing.
 	[ "$(cat "$SHARED/$case.lost")" -gt 0 ] || fail "nothing was lost"
 	says "$node" ' ended 0 2001' || fail "the target did not end well"
 	says 0 ' ended 0 2001'
 }
 
-# Not three times.
+# On a busy machine, at least one of three attempts succeeds.
 last_answers_are_lost()
 {
 	last_answer_is_lost unanswered-end ||
@@ -257,7 +259,7 @@ last_answers_are_lost()
 		fail "the source was told thrice that its target is gone"
 }
 
-# A flow whose end on the other machine is stopped in the middle, for a while.
+# Run a flow, and stop the process of its end on the other machine for a while.
 stop_peer() # CASE ROLE PEERS_ROLE
 {
 	case=$1
@@ -265,11 +267,12 @@ stop_peer() # CASE ROLE PEERS_ROLE
 	on "$node" logging_worker "$case" -l 20000 -n 20000 -p 25 "$3:0" &
 	await "its $3" 60000 says "$node" 'held 25'
 	on "$node" signal "$case" STOP
-	# It does when its process goes on.
+	# The end goes on once its process continues.
 	on "$node" go_on "$case"
 }
 
-# The survivor has said, at level info and once, for whom it waits, and counted it.
+# Continue the stopped process. Check that the survivor has counted the stall, and logged
+# once, at level info, which peer it waited for.
 continue_peer() # CASE ROLE TEXT
 {
 	case=$1
@@ -285,12 +288,12 @@ continue_peer() # CASE ROLE TEXT
 	says 0 "$2 0 long stalls [1-9]" || fail "that is not counted"
 }
 
-# A process can't tell that its peer on another machine is stopped, and waits.
+# A process can't see that its peer on another machine is stopped, so it waits.
 stopped_process_goes_on()
 {
 	stop_peer stopped-source target source
 	stop_peer stopped-target source target
-	# The time is played: the log must have one line, and tell these seconds.
+	# The time is part of the test: the log must have one line with these seconds.
 	sleep 5
 	continue_peer stopped-source target \
 		"data of source 0 (node node$node, .*)$"
@@ -298,8 +301,8 @@ stopped_process_goes_on()
 		"target 0 (node node$node, .*), which gives no segments back"
 }
 
-# Tuples go on between two machines while there is no registry; when one is there
-# again, both processes tell it of themselves, so that the second source can come.
+# Tuples pass between two machines while there is no registry. When it is back, both
+# processes publish themselves again, so that the second source can attach.
 registry_is_restarted()
 {
 	local n=20000 k
@@ -341,8 +344,8 @@ process_dies()
 	child_holds_nothing
 }
 
-# Without a lease only the connection tells, when writes that are under way, or a
-# probe of one who waits, get no answer.
+# Without a lease, the source learns of the cut by its connection only: writes under way,
+# or the probe of a source that waits, get no answer.
 target_vanishes()
 {
 	local lease_ms=0 limit=$((retry_ms + slack_ms))
@@ -355,8 +358,8 @@ target_vanishes()
 	restore
 }
 
-# Nor has a target more, when there is nothing to give credit for, be it that nothing
-# has come yet; nor if the registry answers nobody.
+# Likewise, a target that has no credit to give learns of it by a probe only: also before
+# the first segment has come, and while the registry does not answer.
 source_vanishes()
 {
 	local lease_ms=0 limit=$((retry_ms + sweep_ms + slack_ms))
@@ -389,8 +392,8 @@ reading_target_dies()
 		$off_ms power_off
 }
 
-# The target's machine is gone when the source comes, and the registry doesn't
-# know yet: connecting ends when it does.
+# The target's machine has lost power before the source connects, and the registry doesn't
+# know yet. The connecting call ends when the registry does.
 attached_target_dies()
 {
 	local lease_ms=8000 begin
@@ -406,8 +409,8 @@ attached_target_dies()
 }
 
 build=$(realpath "$1")
-# Each machine that loses power is gone. In a short run only one source and one target
-# of a waiting source lose it.
+# A machine that loses power does not return. In a short run two machines lose it: one of
+# a source, and one of a target to which a source attaches.
 machines=5
 [ -z "${DFI_TEST_SHORT-}" ] || machines=3
 [ $# -gt 1 ] || drive $machines --timeout 840

@@ -4,13 +4,13 @@
 # flows.sh BUILD_DIR [PART]: the tests of flows and of processes over verbs, in
 # one virtual machine with soft-RoCE, or with DFI_TEST_DEVICE on this host's
 # device. Parts, by default all in one machine:
-#	threads	waiting, once for each way in which a target learns of segments,
-#		and stress tests of threads: on two processors
-#	odd, even	half of the other tests: on one, as an emulated machine with
-#		two spends much of its time on interrupts between them. What depends
-#		on how a target learns of segments is in both, with one way or
-#		two each
-#	above	tests of code above the transports: on one
+#	threads	tests of waiting, once for each way in which a target learns of
+#		segments, and stress tests of threads, on two processors
+#	odd, even	half of the other tests each, on one processor: an emulated machine
+#		with two spends much of its time on interrupts between them. Both
+#		parts have the tests that depend on how a target learns of segments,
+#		with one or two of the ways
+#	above	tests of code above the transports, on one processor
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -33,7 +33,7 @@ fi
 cd "$2"
 part=$3
 export DFI_TRANSPORT=verbs DFI_OPEN_TIMEOUT=20000
-# Hundreds of flows on an emulated processor, which has no caches to use.
+# Small rings, for hundreds of flows: an emulated processor has no caches that they could use.
 export DFI_RING_MEMORY=1M
 status=0
 
@@ -55,17 +55,17 @@ run() # TEST ARGUMENT...
 	echo "== $1 took $((SECONDS - begin)) s"
 }
 
-# Each program of tests/flow is in one of these, or in the list of those that
+# Each program of tests/flow is in one of these lists, or in the list of programs that
 # would test nothing here.
 waiting=test_polling
 twice=(test_transport test_verify)
-# What these test does not depend on the way of arrival. Every second one is in the
-# same half; both halves take about as long.
+# Tests that do not depend on the way of arrival. Each half has every second one; both
+# halves take about as long.
 once=(test_combine_source test_copy test_counters test_estimate test_groups test_hygiene
 	test_interrupts test_leaving test_linger test_order test_moving test_property
 	test_registry_tcp test_replicate test_shuffle test_sequencer)
-# These test code above the transports. Of that, test_property and test_combine_source
-# have random flows, proc/test_trees trees, and proc/test_windows windows.
+# Tests of code above the transports. Other parts sample it: random flows in test_property
+# and test_combine_source, trees in proc/test_trees, windows in proc/test_windows.
 above=(test_api test_combine test_errors test_handles test_partition test_tree test_window)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used; see barriers.sh"
@@ -73,9 +73,9 @@ declare -A without=(
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
 	[test_stopped]="closing needs no control thread, whatever the transport; unit/test_multicast stops it over RDMA"
 )
-# It shares one processor among its threads, wherever it runs.
+# Its threads share one processor on every machine.
 crowd=test_crowd
-# It depends on the huge pages of the machine, and comes last.
+# It depends on the machine's huge pages, and runs last.
 shadows=test_shadow_rings
 
 for path in tests/flow/test_*; do
@@ -89,7 +89,7 @@ for path in tests/flow/test_*; do
 	fi
 done
 
-# The same cases as outside, with fewer repetitions and tuples. These seeds have
+# The same cases as on the host, with fewer repetitions and tuples. These seeds have
 # all ways of routing, both goals, lingering and checksums among them.
 export DFI_TEST_SEEDS=24 DFI_TEST_GROUP_SEED=5 DFI_TEST_GROUP_SEEDS=2
 export DFI_TEST_WINDOW_SEEDS=2
@@ -105,13 +105,13 @@ threads()
 	export DFI_VERBS_NOTIFY=imm
 	run flow/$waiting
 	for DFI_VERBS_NOTIFY in $ways; do
-		# Its timeouts take long, and are the same.
+		# Timeouts do not depend on the way, and take long.
 		run flow/$waiting '--filter=!(group/has_timeouts)'
 	done
-	# What threads do to each other, and whether anything is left behind.
+	# Races between threads, and leaks.
 	echo "== stress/stress_lifecycle"
 	timeout 300 tests/stress/stress_lifecycle || status=1
-	# Each waits for the other's segments or credits: no wake-up is lost.
+	# Threads wait for each other's segments or credits: no wake-up is lost.
 	DFI_VERBS_NOTIFY=auto
 	for test in stress_waking stress_polling; do
 		echo "== stress/$test"
@@ -173,7 +173,7 @@ odd) half 0 footer ;;
 even) half 1 imm checksum ;;
 esac
 
-# Huge pages are the machine's: they are reserved in a VM only.
+# Huge pages are reserved for the whole machine, so only in a VM.
 if [[ $part == @(all|even) && $(hostname) == node0 ]]; then
 	sysctl -qw vm.nr_hugepages=16
 	run flow/$shadows
@@ -184,7 +184,7 @@ if [ "$(ls /sys/class/infiniband/*/ports/*/hw_counters/sent_pkts \
 	2> /dev/null)" ]; then
 	sent=$(($(packets) - before))
 	echo "$sent packets were sent"
-	# Hundreds of thousands of tuples did not go another way.
+	# Hundreds of thousands of tuples went over RDMA.
 	[ $sent -gt 10000 ] || status=1
 fi
 exit $status

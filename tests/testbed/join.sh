@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# join.sh BUILD_DIR: the radix join across two and three virtual machines, over
-# verbs: its answers are verified; processes of one machine meet in shared
-# memory, in the same flows; and when a machine doesn't come, a process is
-# killed or a machine is powered off, the others end soon and say why.
+# join.sh BUILD_DIR: the radix join across two and three virtual machines, over verbs. The
+# script verifies its answers. Processes of one machine exchange tuples through shared
+# memory, in the same flows. If a machine doesn't come, a process is killed or a machine is
+# powered off, the others end soon and say why.
 set -euo pipefail
 
 script=$(realpath "$0")
 # shellcheck source=tests/testbed/nodes.sh
 . "${script%/*}/nodes.sh"
 
-# Milliseconds: how long a machine may be silent (LEASE_MS of the join), the
-# retries of a queue pair, and what a loaded machine may add.
+# In milliseconds: how long a machine may give no sign of life (LEASE_MS of the join), the
+# retries of a queue pair, and the delay that a loaded machine may add.
 lease_ms=10000
 retry_ms=3300
 slack_ms=15000
 
 # ---- In a VM ---------------------------------------------------------------
 
-# This machine's part of a run. A file also gets what it prints to stderr.
+# Run this machine's part. A file also gets its stderr.
 part() # RUN ARGUMENT...
 {
 	use_registry
@@ -56,8 +56,8 @@ member() # NAME
 		"$SHARED/$case.0"
 }
 
-# Packets of node K over RDMA, and of those and others over its network: what
-# goes to the same machine over RDMA does not pass there.
+# Prints the packets that node K has sent over RDMA, and all packets of its network. RDMA
+# within a machine does not pass the network.
 packets() # K
 {
 	"$testbed" run "$1" -- sh -c '
@@ -65,8 +65,8 @@ packets() # K
 			/sys/class/net/eth0/statistics/tx_packets' | tr '\n' ' '
 }
 
-# All machines took part, and the answer is right. At least this share of the
-# relations' bytes left machine 0, in packets of 4 KiB at most.
+# Check that all machines took part, that the answer is right, and that at least this share
+# of the relations' bytes left machine 0, in packets of 4 KiB at most.
 right() # MATCHES MACHINES MIN_BYTES
 {
 	local k rdma all before=$packets
@@ -117,8 +117,7 @@ absent()
 	ends 1 1 $((15000 + slack_ms)) "first process of run 'absent'.*nobody"
 }
 
-# A join that lasts, until machine 1 has sent some of it; then run a command
-# there.
+# Start a long join, wait until machine 1 has sent a part of it, and run a command there.
 begin() # RUN COMMAND
 {
 	case=$1
@@ -142,8 +141,7 @@ killed()
 	others_end $slack_ms
 }
 
-# The first of them knows that node 1 is gone; the second may hear only that the
-# first has ended.
+# The first survivor names node 1; the second may name the first, which has ended.
 others_end() # MS
 {
 	local gone='died or closed before the end|[)] broke: '

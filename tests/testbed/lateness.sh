@@ -1,16 +1,16 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# lateness.sh, to be sourced: limits for what is tested, not for the machine that
-# tests. What a busy one withholds from a process that wants to run each 100 ms is
-# measured, and added. Needs $lateness, a file.
+# lateness.sh, to be sourced: time limits that a busy machine does not break. A process
+# that wants to run each 100 ms measures how late it runs; that time is added to the limits.
+# Needs $lateness, a file.
 
 now_ms()
 {
 	date +%s%3N
 }
 
-# In the background: what this machine is late, as lines
+# Run it in the background. It writes how late this machine is, as lines
 # "MICROSECONDS LATE_MICROSECONDS", until the script ends.
 # shellcheck disable=SC2154
 watch_lateness()
@@ -21,13 +21,13 @@ watch_lateness()
 		now=${EPOCHREALTIME/./}
 		late=$((now - before - 100000))
 		before=$now
-		# A process starts and ends meanwhile.
+		# This includes the start and the end of a process.
 		[ $late -lt 20000 ] || echo "$now $late"
 	done > "$lateness" 2> /dev/null
 }
 
-# How late the machine was since then. The watch is late as well, and gets time to note
-# the last of it.
+# Prints how late the machine was since then. The watch is late as well, so it gets time to
+# write its last line.
 late_ms() # SINCE_MS
 {
 	sleep 0.2
@@ -37,7 +37,7 @@ late_ms() # SINCE_MS
 		END { print int(sum / 1000) }' "$lateness"
 }
 
-# Until COMMAND succeeds, by the clock of a machine that is never late.
+# Whether COMMAND succeeds in time, by the clock of a machine that is never late.
 in_time() # SINCE_MS LIMIT_MS COMMAND...
 {
 	local since=$1 limit=$2 took

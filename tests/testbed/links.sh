@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# links.sh BUILD_DIR: what becomes of a flow between two virtual machines when a
-# link goes down. One that is back before the queue pairs have given up loses
-# nothing; one that stays down, or a device that is removed, breaks the
-# connection, and both ends say which and why. One that broke while nobody used
-# it is replaced.
+# links.sh BUILD_DIR: a flow between two virtual machines when a link goes down. If the link
+# is back before the queue pairs give up, nothing is lost. If it stays down, or the device
+# is removed, the connection breaks, and both ends say which and why. A connection that
+# breaks while no flow uses it is replaced.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -17,7 +16,8 @@ retry_s=4
 
 # ---- In a VM ---------------------------------------------------------------
 
-# A link that is up again does not carry packets at once.
+# Wait until packets reach the registry: a link that has come up does not carry them at
+# once.
 reach_registry()
 {
 	local address
@@ -30,7 +30,7 @@ reach_registry()
 	done
 }
 
-# Its lines and what it logs are in files.
+# Run a worker. Files get its lines and its log.
 worker() # NAME ARGUMENT...
 {
 	use_registry
@@ -39,7 +39,7 @@ worker() # NAME ARGUMENT...
 	record "$1" tests/proc/worker -f "$@" 2> "$SHARED/$1.log.$NODE"
 }
 
-# Two flows, one after the other; goes on when told to.
+# Run two flows, one after the other. The second begins after go_on().
 two_flows() # NAME
 {
 	use_registry
@@ -57,7 +57,7 @@ logged() # K TEXT TIMES
 	[ "$(grep -c "$2" "$SHARED/$case.log.$1")" = "$3" ]
 }
 
-# A source on node 1 writes to a target on node 0.
+# Start a source on node 1 that writes to a target on node 0.
 start_flow() # CASE TUPLES
 {
 	case=$1
@@ -92,7 +92,7 @@ short_breaks()
 	echo "a link that was down $n times lost nothing"
 }
 
-# Node 1 may have given up asking for node 0's address while its link was down.
+# Whether node 1 finds node 0's address again.
 network_is_back()
 {
 	# shellcheck disable=SC2016 # for the node's shell
@@ -104,8 +104,8 @@ long_break()
 {
 	start_flow long 2000000000
 	"$testbed" net 1 unplug
-	# Segments are under way, or credits are, or both. The time is played: the link
-	# stays down for longer than the device tries again.
+	# Segments or credits are under way. The link stays down for longer than the
+	# device tries again.
 	sleep $((retry_s + 6))
 	"$testbed" net 1 heal
 	# The registry's connection was also cut. Its backoff grows with each attempt.
@@ -118,7 +118,7 @@ long_break()
 	echo "a link that stayed down broke the connection"
 }
 
-# Each has a connection of its first flow when the second one begins.
+# Both nodes have a connection of their first flow when the second one begins.
 idle_break()
 {
 	local why="$here: transport retry counter exceeded" k
@@ -145,11 +145,11 @@ idle_break()
 	echo "a connection that broke while it lay idle was replaced"
 }
 
-# Last: the device does not come back.
+# This comes last, as the device does not come back.
 removal()
 {
 	start_flow removal 2000000000
-	# Waits until nobody has it open.
+	# The command waits until no process has the device open.
 	"$testbed" run 1 -- rdma link delete "$device" &
 	await "the source's end" 60000 says 1 ended
 	says 1 "ended -104 .*$here: the device was removed" ||

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# memlock.sh BUILD_DIR: flows that need more memory than may be locked are
-# refused, without harm to others; in a virtual machine with that limit.
+# memlock.sh BUILD_DIR: in a virtual machine with a low limit on locked memory, flows that
+# need more are refused, and others go on.
 set -euo pipefail
 
 script=$(realpath "$0")

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# multicast.sh BUILD_DIR: replicate flows by multicast across three virtual
-# machines, each with a source and a target: exactly once, and in the order of
-# each source, with no packets lost, and 1 and 5 % of those that each machine
-# sends, also in one order for all, and with losses that are told and not made
-# good; and what becomes of it when a source is killed, or when a machine is cut
-# off, or loses power, or its device.
+# multicast.sh BUILD_DIR: replicate flows by multicast across three virtual machines, each
+# with a source and a target. Each tuple arrives exactly once, in the order of its source.
+# The network loses none, 1 % or 5 % of the packets that each machine sends. Some flows have
+# one order for all targets, some notify of losses instead of repairing them. Then a source
+# is killed, and a machine is cut off, loses power, or loses its device.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -15,21 +14,23 @@ script=$(realpath "$0")
 tuples=20000
 least_order=1000 # bytes: as many tuples, or losses
 segment=1000 # bytes: 62 tuples, so some thousand packets, of which some are lost
-# How long a process may be silent; in which emulated machines tell what they know,
-# when this one is not late; and how long a source that closes waits for a target
-# that is gone.
+# How long a process may give no sign of life; the limit in which an emulated machine
+# reports what it knows, if this machine is not late; and how long a source that closes
+# waits for a target that is gone.
 lease_ms=8000
 slack_ms=2000
 gone_ms=4000
-# Until a target has what a source that failed has sent: in machines that may be late.
+# The limit until a target has received what a failed source had sent, on machines that may
+# be late.
 ends_ms=4000
-# Where the network is idle; and how long it takes to find that nobody answers.
+# The lease where the network is idle; and how long it takes to notice that there is no
+# answer.
 cut_lease_ms=4000
 silent_ms=6000
 
 # ---- In a VM ---------------------------------------------------------------
 
-# Its lines and what it logs are in files.
+# Run a worker. Files get its lines and its log.
 worker() # NAME ARGUMENT...
 {
 	use_registry
@@ -42,7 +43,7 @@ run_in_node "$@"
 
 # ---- On the host, beside the VMs -------------------------------------------
 
-# What target K has written down is enough to compare.
+# Whether target K has recorded enough to compare.
 has_order() # K
 {
 	local size
@@ -51,8 +52,7 @@ has_order() # K
 		[ "$size" -gt $least_order ]
 }
 
-# The orders that targets have written down are beginnings of one, whatever of
-# each was lost.
+# Check that the recorded orders of all targets begin alike, losses included.
 same_order() # PATH TARGET...
 {
 	local path=$1 k size
@@ -70,7 +70,7 @@ same_order() # PATH TARGET...
 	done
 }
 
-# All of target K, with what it was told of as lost.
+# Check that target K has all tuples, those included whose loss it was notified of.
 has_all() # K TUPLES
 {
 	local got lost=0 gaps=0
@@ -81,7 +81,7 @@ has_all() # K TUPLES
 	n_told=$((n_told + gaps))
 }
 
-# All sources to all targets; each target has checked what it got.
+# Replicate from all sources to all targets. Each target checks its tuples.
 replicate() # LOSS ARGUMENT...
 {
 	local k n=0 n_told=0 workers=() arguments="${*:2}" orders
@@ -122,8 +122,8 @@ replicate() # LOSS ARGUMENT...
 		"everywhere, once and in order, with ${arguments:-no options}"
 }
 
-# A source is killed while others, and the targets, have much to do and packets
-# are lost: all targets get beginnings of one order, and then who died.
+# Kill a source while all endpoints are busy and packets are lost. All targets receive the
+# beginning of one order, and then an error that names the source.
 killed_source() # ARGUMENT...
 {
 	local k struck arguments="$*" workers=()
@@ -180,8 +180,8 @@ must_come() # WHAT SINCE_MS LIMIT_MS COMMAND...
 			"that this machine was late"
 }
 
-# The source fails, and says why; the others get what was sent, and learn that it
-# is not whole.
+# Check that the source fails with a reason, and that the remaining targets receive what was
+# sent and then an error.
 check_two_of_three() # CASE STRUCK_MS
 {
 	local k failed
@@ -203,7 +203,7 @@ check_two_of_three() # CASE STRUCK_MS
 		says $k "target $k ended -125 .*aborted" ||
 			says $k "target $k ended -104 .*source 0" ||
 			fail "target $k does not say why"
-		# More than was consumed when the machine died.
+		# More tuples than it had consumed when the machine died.
 		says $k "target $k ended -[0-9]* [0-9]\\{4,\\} " ||
 			fail "target $k has not got what was sent"
 	done
@@ -213,7 +213,7 @@ check_two_of_three() # CASE STRUCK_MS
 		"this machine was late by $(late_ms "$2") ms"
 }
 
-# A flow between two machines, whose source waits for a target that is held.
+# Start a flow between two machines whose source waits for a target that is held.
 start_held() # CASE COUNTS ENDS_HERE ENDS_THERE
 {
 	case=$1
@@ -238,8 +238,8 @@ check_cut() # CASE STRUCK_MS WHAT
 		"$(late_ms "$2") ms"
 }
 
-# A machine is cut off: nothing there has a connection with the other ends, so all
-# it knows is that the registry's machine doesn't answer.
+# Cut a machine off. Its processes have no connections to the other ends, so they learn of
+# it only because the registry's machine doesn't answer.
 cut_off()
 {
 	local struck name
@@ -259,8 +259,8 @@ cut_off()
 	"$testbed" net 2 heal
 }
 
-# A machine dies while sources wait for another one, which is slow: so the
-# network is idle, and nobody else's signs of life are late.
+# A machine dies while sources wait for another, slow one. So the network is idle, and the
+# other machines' signs of life are in time.
 power_off()
 {
 	local struck name names=() checks=() check
@@ -281,14 +281,14 @@ power_off()
 	done
 }
 
-# Last: the device does not come back.
+# This comes last, as the device does not come back.
 removal()
 {
 	case=removal
 	on 0 worker $case -c 1:1 -M -g $segment -n 2000000000 target:0 &
 	on 1 worker $case -n 2000000000 source:0 &
 	await "the source" 60000 says 1 'source 0 open'
-	# Waits until nobody has it open.
+	# The command waits until no process has the device open.
 	"$testbed" run 1 -- rdma link delete rxe0 &
 	await "the source's end" 60000 says 1 'source 0 ended -'
 	says 1 'source 0 ended -104 .*the device was removed' ||
@@ -305,14 +305,14 @@ lateness=$SHARED/late
 watch_lateness &
 watch=$!
 start_registry
-# The least loss and the most; between them is one in order.
+# The least loss and the most; the run in one order has a loss between them.
 losses="0% 1% 5%"
 [ -z "${DFI_TEST_SHORT-}" ] || losses="0% 5%"
 for loss in $losses; do
 	replicate $loss
 done
 replicate 1% -O
-# Fewer suffice where nothing is lost, or many are.
+# Fewer tuples suffice where no packet is lost, or many are.
 for arguments in "0% -O" "5% -O" "5% -O -N"; do
 	# shellcheck disable=SC2086 # several words
 	tuples=2000 replicate $arguments

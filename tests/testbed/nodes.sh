@@ -1,16 +1,16 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# nodes.sh, to be sourced: what tests between virtual machines do alike. Such a script
-# runs on the host, beside the VMs that it has booted (drive), and has functions that
-# run in a VM, where it calls itself (on, run_in_node). Needs
+# nodes.sh, to be sourced: common functions of tests between virtual machines. Such a script
+# runs on the host, beside the VMs that it has booted (drive). It calls itself in a VM to
+# run one of its functions there (on, run_in_node). Needs
 #
 #   $script  its path
 #   $build   on the host: BUILD_DIR
-#   $case    on the host: what is tested now. What nodes write about it is in files
-#            of this name in $SHARED, which fail() shows.
+#   $case    on the host: the name of the current case, and of the files in $SHARED that
+#            nodes write about it; fail() shows them.
 #
-# lateness.sh comes with it.
+# It sources lateness.sh.
 # shellcheck disable=SC2034,SC2154 # variables of the script, or for it
 
 testbed=${script%/*}/testbed
@@ -20,7 +20,7 @@ testbed=${script%/*}/testbed
 
 # ---- In a VM ---------------------------------------------------------------
 
-# When on() has called the script: its function, and no more.
+# If on() has called the script: run that function and exit.
 run_in_node() # --node BUILD_DIR FUNCTION ARGUMENT...
 {
 	[ "${1-}" = --node ] || return 0
@@ -35,8 +35,8 @@ registry()
 		--key "$SHARED/key" --print-address > "$SHARED/address.new"
 }
 
-# For what this node runs next. The key is copied, as on real machines, because its
-# mode must be 0600.
+# Let the programs that this node runs next use the registry. The key is copied, as on real
+# machines, because its mode must be 0600.
 use_registry()
 {
 	DFI_REGISTRY=$(cat "$SHARED/address")
@@ -45,7 +45,7 @@ use_registry()
 	export DFI_REGISTRY DFI_REGISTRY_KEY
 }
 
-# COMMAND's lines, its process and its exit status are in files of this name.
+# Run COMMAND. Files with this name get its lines, its process and its exit status.
 record() # NAME COMMAND...
 {
 	local status=0
@@ -56,7 +56,7 @@ record() # NAME COMMAND...
 	echo $status > "$SHARED/$1.status.$NODE"
 }
 
-# FUNCTION (record, or one that calls it) with a pipe as stdin, for go_on().
+# Run FUNCTION (record, or one that calls it) with a pipe as stdin, for go_on().
 held() # FUNCTION NAME ARGUMENT...
 {
 	mkfifo "/tmp/told.$2"
@@ -66,17 +66,17 @@ held() # FUNCTION NAME ARGUMENT...
 go_on() # NAME
 {
 	[ -p "/tmp/told.$1" ] || return
-	# Opened for both directions, it waits for nobody who is gone.
+	# Opened for both directions, the pipe does not wait for a process that is gone.
 	echo c 1<> "/tmp/told.$1"
 }
 
-# To what record() runs.
+# Send a signal to the command of record().
 signal() # NAME SIGNAL
 {
 	kill "-$2" "$(cat "$SHARED/$1.pid.$NODE")"
 }
 
-# Packets of this node that netem has lost, in all.
+# Prints how many packets of this node netem has lost.
 lost()
 {
 	tc -s qdisc show dev eth0 |
@@ -85,7 +85,7 @@ lost()
 
 # ---- On the host, beside the VMs -------------------------------------------
 
-# The script again, beside N VMs, with a second argument.
+# Run the script again beside N VMs, with a second argument.
 drive() # N OPTION...
 {
 	exec "$testbed" drive "$@" -- bash "$script" "$build" drive
@@ -96,8 +96,8 @@ on() # K FUNCTION ARGUMENT...
 	"$testbed" run "$1" -- bash "$script" --node "$build" "${@:2}"
 }
 
-# What the machines' clocks have gained on this one's since they booted, less the
-# time that it takes to ask: tests rely on clocks that agree.
+# Prints how much the machines' clocks have gained on this machine's since they booted,
+# less the time of the question. Tests rely on clocks that agree.
 clocks()
 {
 	local k ready host_then then now
@@ -148,13 +148,13 @@ logs() # K TEXT
 	grep -q "$2" "$SHARED/$case.log.$1" 2> /dev/null
 }
 
-# With which record() has seen the command of node K end.
+# Prints the exit status of node K's command, as record() wrote it.
 status() # K
 {
 	cat "$SHARED/$case.status.$1"
 }
 
-# On node 0, as $registry; with the same key as before, if there was one.
+# Start a registry on node 0, as $registry, with the key of an earlier one if there was one.
 start_registry()
 {
 	local case=${case-registry}

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# sanitized.sh BUILD_DIR: two programs of a build with sanitizers over verbs, in
-# one virtual machine: one moves data in all ways, and endpoints of the other leave
-# early, so that connections break. With another build flows.sh covers all of it.
+# sanitized.sh BUILD_DIR: two programs of a build with sanitizers over verbs, in one virtual
+# machine. One moves data in all ways. In the other, endpoints leave early, so connections
+# break. flows.sh runs more programs, of a build without sanitizers.
 set -euo pipefail
 
 script=$(realpath "$0")

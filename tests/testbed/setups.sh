@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setups.sh BUILD_DIR: between two processes of a virtual machine, which take each
-# other for one of another machine, nothing grows by setting flows up and taking
-# them down: no file descriptors, memory, queue pairs and memory regions; and a
-# process has as many queue pairs as it has sources, and peers' sources that write
-# to it, whatever number of flows ran.
+# setups.sh BUILD_DIR: flows come and go between two processes of a virtual machine, each of
+# which takes the other for a process of another machine. The numbers of file descriptors,
+# queue pairs and memory regions do not grow, nor does memory. A process has as many queue
+# pairs as it has sources and its peers have sources that write to it, however many flows
+# ran.
 set -euo pipefail
 
 script=$(realpath "$0")
 
-# Pages that the heap takes for good, by chance; of 900 flows.
+# The heap may grow by this much by chance, in 900 flows.
 noise_kib=256
-# Flows that come and go between two processes.
+# The number of flows that come and go between the processes.
 flows=1000
 [ -z "${DFI_TEST_SHORT-}" ] || flows=200
 
@@ -29,7 +29,8 @@ export DFI_REGISTRY_INSECURE=1
 export DFI_OPEN_TIMEOUT=30000
 export DFI_RING_MEMORY=1M
 
-# What the kernel has for process K, by the threads that made it.
+# Prints how many queue pairs or regions the kernel has for process K, by the threads that
+# made them.
 resources() # K qp|mr
 {
 	rdma resource show "$2" |
@@ -58,7 +59,7 @@ memory() # K
 	awk '/^RssAnon/ { print $2 }' "/proc/${pids[$1]}/status"
 }
 
-# Samples, until one matches a pattern. What a peer has to answer may take a moment.
+# Take samples until one matches a pattern: a peer's answer may take a moment.
 await() # K WHAT PATTERN
 {
 	local deadline=$((SECONDS + 60)) is
@@ -76,7 +77,7 @@ await() # K WHAT PATTERN
 	echo "$2: $is files, queue pairs and regions, $(memory "$1") KiB"
 }
 
-# Until several samples in a row are the same.
+# Take samples until several in a row are the same, and print that one.
 settle() # K
 {
 	local deadline=$((SECONDS + 60)) before='' is same=0
@@ -94,8 +95,8 @@ settle() # K
 	echo "$is"
 }
 
-# Both processes, which stop where ARGUMENTs say. Each sees a boot of its own, as
-# on two machines, so only what is between them goes by RDMA.
+# Start both processes, which stop where the ARGUMENTs say. Each sees its own boot ID, as on
+# two machines, so they reach each other by RDMA only.
 start() # ARGUMENT...
 {
 	local k
@@ -113,7 +114,7 @@ start() # ARGUMENT...
 	done
 }
 
-# Both are where they said that they would stop.
+# Wait until both processes have stopped at that point.
 held() # WHEN
 {
 	local k
@@ -128,7 +129,7 @@ held() # WHEN
 
 go_on()
 {
-	# Opened for both directions, it waits for nobody who is gone.
+	# Opened for both directions, the pipe does not wait for a process that is gone.
 	echo 1<> "$scratch/told.0"
 	echo 1<> "$scratch/told.1"
 }
@@ -139,7 +140,7 @@ both() # WHAT PATTERN
 	await 1 "$@"
 }
 
-# The counts are of both processes together.
+# Wait for both processes, and check the sum of their tuples.
 finish() # TUPLES
 {
 	go_on
@@ -161,7 +162,7 @@ done
 DFI_REGISTRY=$(cat "$scratch/address")
 export DFI_REGISTRY
 
-# Each source has a queue pair to the other process; so has each of its.
+# Each source of either process has a queue pair to the other process.
 start 4 4 64 open:1 open:64 after:64 end:0
 held open:1
 both "4 sources and 4 targets" '* 8 *'
