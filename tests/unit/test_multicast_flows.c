@@ -300,8 +300,7 @@ Test(multicast_flows, position_that_nobody_fills_ends_the_order_before_it)
 		sources[i] = open_source(rig.dfi, "f", i, 0);
 	cr_assert_eq(push(sources[0], 7), 0);
 	cr_assert_eq(dfi_source_flush(sources[0]), 0);
-	cr_assert_eq(
-	    shared_counter_take(sources[0]->sequencer, 1, &position), 1);
+	cr_assert_eq(shared_counter_take(sources[0]->state, 1, &position), 1);
 	cr_assert_eq(push(sources[1], 8), 0);
 	cr_assert_eq(dfi_source_flush(sources[1]), 0);
 	for (i = 0; i < 2; i++) {

@@ -84,12 +84,19 @@ static void push(uint32_t i, uint64_t n)
 	    dfi_source_push(sources[i], &number), 0, "%s", dfi_errmsg());
 }
 
+/* The counter that a source draws positions from. */
+static _Atomic uint64_t *next_of(uint32_t i)
+{
+	const struct shared_counter_user *sequencer = sources[i]->state;
+
+	return &sequencer->words->next;
+}
+
 static uint64_t leave_hole(uint32_t i)
 {
 	uint64_t position;
 
-	cr_assert_eq(
-	    shared_counter_take(sources[i]->sequencer, 1, &position), 1);
+	cr_assert_eq(shared_counter_take(sources[i]->state, 1, &position), 1);
 	return position;
 }
 
@@ -235,9 +242,9 @@ Test(order, descriptor_waits_for_what_is_due)
 		 * drawn.
 		 */
 		leave_hole(0);
-		atomic_set(&sources[0]->sequencer->words->next, hole);
+		atomic_set(next_of(0), hole);
 		push(0, 0);
-		atomic_set(&sources[0]->sequencer->words->next, hole + 2);
+		atomic_set(next_of(0), hole + 2);
 		cr_assert(readable(fd, LONG_MS));
 		expect(0, 0);
 		expect(1, 0);
@@ -288,9 +295,9 @@ Test(order, waiting_target_sleeps_until_its_segment_is_due)
 			cr_assert_lt(clock_now_ns(), deadline);
 			sched_yield();
 		}
-		atomic_set(&sources[0]->sequencer->words->next, hole);
+		atomic_set(next_of(0), hole);
 		push(0, 5);
-		atomic_set(&sources[0]->sequencer->words->next, hole + 2);
+		atomic_set(next_of(0), hole + 2);
 		cr_assert_eq(pthread_join(thread, NULL), 0);
 		cr_assert_eq(number.source, 0);
 		cr_assert_eq(number.n, 5);
@@ -311,8 +318,7 @@ Test(order, position_that_was_delivered_is_damage)
 		start(r, DFI_NONBLOCK);
 		push(0, 0);
 		expect(0, 0);
-		atomic_set(
-		    &sources[1]->sequencer->words->next, MERGE_FIRST_POSITION);
+		atomic_set(next_of(1), MERGE_FIRST_POSITION);
 		push(1, 0);
 		cr_assert_eq(consume(), -EBADMSG, "%s", dfi_errmsg());
 		cr_assert_not_null(strstr(dfi_errmsg(), "source 1"));

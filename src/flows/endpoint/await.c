@@ -62,7 +62,7 @@ static always_inline bool segment_or_change(struct dfi_target *target)
 
 	if (target_order_changed(target))
 		return true;
-	for (i = 0; !target->merge && i < target->n_readers; i++, reader++)
+	for (i = 0; !target->in_order && i < target->n_readers; i++, reader++)
 		if (ring_ready(target, reader) ||
 		    (!reader->end && reader_end_marked(reader)))
 			return true;
@@ -138,7 +138,7 @@ bool dfi__target_glance(struct dfi_target *target)
 	 * A queue's arrivals are not in memory until they are taken in, and
 	 * finding the next segment of an order takes more than a look.
 	 */
-	if (target->merge || (export && atomic_peek(&export->queued)))
+	if (target->in_order || (export && atomic_peek(&export->queued)))
 		budget = 0;
 	if (budget > GLANCE_RINGS)
 		budget = GLANCE_RINGS;
@@ -146,7 +146,7 @@ bool dfi__target_glance(struct dfi_target *target)
 		there = any_ready(target);
 	if (!there && export) {
 		target_progress(target, 1);
-		there = !target->merge && any_ready(target);
+		there = !target->in_order && any_ready(target);
 	}
 	if (there && unlikely(target->stall.since))
 		dfi__target_goes_on(target);
@@ -274,7 +274,7 @@ static struct looks looks_of(const struct dfi_target *target)
 			looks.in_memory = PASSES_IN_MEMORY;
 	}
 	/* Finding the next segment of an order takes more than a look. */
-	if (target->merge)
+	if (target->in_order)
 		looks.in_memory = 0;
 	looks.cost += target->n_readers * (looks.in_memory + 1);
 	/* A waiting target has just looked at the queue. */

@@ -167,7 +167,8 @@ int dfi_target_cursor_close(struct dfi_target_cursor cursor)
 	if (ret < 0)
 		return ret;
 	target->cursor_open = false;
-	if ((target->lends_segment || (target->combiner && target->head.end)) &&
+	if ((target->lends_segment ||
+		(target->gives_results && target->head.end)) &&
 	    cursor.next)
 		target->head.next = cursor.next;
 	return cursor.status;

@@ -106,7 +106,7 @@ static inline int find_next(struct dfi_target *target, uint32_t *ring)
 {
 	int ret;
 
-	if (likely(!target->merge)) {
+	if (likely(!target->in_order)) {
 		*ring = find_ready(target);
 		return 0;
 	}
@@ -150,7 +150,7 @@ static int last_segment(struct dfi_target *target)
 	uint32_t i, ring = target->current;
 	struct reader *reader;
 
-	if (target->merge)
+	if (target->in_order)
 		return last_in_order(target);
 	for (i = 0; i < target->n_readers; i++) {
 		reader = &target->readers[ring];
@@ -184,8 +184,8 @@ int dfi__target_input(struct dfi_target *target)
 		}
 		if (unlikely(target->lost)) {
 			/* What has arrived yields no more results. */
-			ret = target->combiner ? fail_lost(target)
-					       : last_segment(target);
+			ret = target->gives_results ? fail_lost(target)
+						    : last_segment(target);
 			if (likely(ret))
 				return ret;
 			continue;

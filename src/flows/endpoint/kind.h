@@ -25,7 +25,7 @@ struct lane_counts {
 
 /*
  * The functions of lanes that are more than the segments of a ring:
- * source->lane_ops, NULL for other lanes. No entry is NULL.
+ * source->lane_ops, NULL for other lanes.
  */
 struct lane_ops {
 	/*
@@ -38,13 +38,6 @@ struct lane_ops {
 	int (*publish)(struct dfi_source *source, uint32_t lane, uint64_t used);
 	int (*publish_part)(
 	    struct dfi_source *source, uint32_t lane, uint64_t used);
-	/*
-	 * Whether the lane has tuples that are neither sent nor in its open
-	 * segment.
-	 */
-	bool (*holds)(const struct dfi_source *source, uint32_t lane);
-	/* Drop the tuples that the lane holds. */
-	void (*forget)(struct dfi_source *source, uint32_t lane);
 	/*
 	 * reached: the lane has all that it may take. send: send its segment
 	 * before that. See dfi__source_send().
@@ -59,6 +52,15 @@ struct lane_ops {
 	 */
 	int (*flush)(struct dfi_source *source, uint32_t lane);
 	int (*finish)(struct dfi_source *source, int64_t deadline);
+
+	/* Each of these may be NULL. */
+
+	/*
+	 * Whether the lane has tuples that are neither sent nor in its open
+	 * segment. forget drops these.
+	 */
+	bool (*holds)(const struct dfi_source *source, uint32_t lane);
+	void (*forget)(struct dfi_source *source, uint32_t lane);
 	/* Called after all lanes were opened for the first time. */
 	int (*opened)(struct dfi_source *source);
 	/* Called at the end: an error if the stream is not whole. */
@@ -120,18 +122,18 @@ struct intake_ops {
 	/* Free what open() has made, or the part that it made; or NULL. */
 	void (*close)(struct dfi_target *target);
 	/*
-	 * Only if target->merge is set. find: the ring whose segment is next.
-	 * changed: whether find may have a new answer. taken: n segments were
-	 * taken. check: an error if a segment is missing for good.
+	 * Only if target->in_order is set. find: the ring whose segment is
+	 * next. changed: whether find may have a new answer. taken: n segments
+	 * were taken. check: an error if a segment is missing for good.
 	 */
 	int (*find)(struct dfi_target *target, uint32_t *ring);
 	bool (*changed)(const struct dfi_target *target);
 	uint64_t (*taken)(struct dfi_target *target, uint32_t n);
 	int (*check)(const struct dfi_target *target);
 	/*
-	 * Only if target->combiner is set. next: lend the next results. ready:
-	 * whether there are results. passed: a segment without tuples has come,
-	 * which may end a window.
+	 * Only if target->gives_results is set. next: lend the next results.
+	 * ready: whether there are results. passed: a segment without tuples
+	 * has come, which may end a window.
 	 */
 	int (*next)(struct dfi_target *target);
 	bool (*ready)(const struct dfi_target *target);

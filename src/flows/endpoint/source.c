@@ -193,7 +193,9 @@ static int open_segments(struct dfi_source *source)
 		if (ret < 0)
 			return ret;
 	}
-	return source->lane_ops ? source->lane_ops->opened(source) : 0;
+	return source->lane_ops && source->lane_ops->opened
+	    ? source->lane_ops->opened(source)
+	    : 0;
 }
 
 static const char *why_lost(const struct peers *targets, uint32_t target)
@@ -392,7 +394,9 @@ static int check_whole(struct dfi_source *source)
 	if (source->refusal &&
 	    dfi__source_taken(source) <= source->refusal_taken)
 		return dfi__fail(source->refusal, "%s", source->status_text);
-	ret = source->lane_ops ? source->lane_ops->check_whole(source) : 0;
+	ret = source->lane_ops && source->lane_ops->check_whole
+	    ? source->lane_ops->check_whole(source)
+	    : 0;
 	if (ret < 0)
 		return ret;
 	for (t = 0; t < source->n_remotes; t++) {

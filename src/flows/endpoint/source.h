@@ -94,10 +94,8 @@ struct dfi_source {
 	const struct kind *kind;
 	const struct lane_ops *lane_ops;       /* NULL: lanes are segments */
 	struct replica_writer *replica_writer; /* or NULL */
-	struct combine_source *combine; /* of a source that combines, or NULL */
-	struct shared_counter_user *sequencer; /* of an ordered flow, or NULL */
 	struct sender_ring *multicast; /* the multicast sender, or NULL */
-	struct source_window *window;  /* of a flow with windows, or NULL */
+	void *state; /* of the kind, which alone uses it; or NULL */
 	char *spare; /* room for one tuple, for lanes without a segment */
 	uint64_t ring_memory; /* counted towards the context's bound */
 	uint64_t unspent;   /* the part of it for rings that are not open yet */
@@ -415,7 +413,7 @@ static inline int lane_publish_part(
 /* Drop the tuples that the lane holds. */
 static inline void lane_forget(struct dfi_source *source, uint32_t lane)
 {
-	if (source->lane_ops)
+	if (source->lane_ops && source->lane_ops->forget)
 		source->lane_ops->forget(source, lane);
 }
 
@@ -449,7 +447,7 @@ static inline uint32_t lane_most_room(const struct dfi_source *source,
 {
 	uint32_t n = source->writers[lane].geometry.segment_tuples;
 
-	return source->lane_ops
+	return source->lane_ops && source->lane_ops->most_room
 	    ? source->lane_ops->most_room(source, n, why, instead)
 	    : n;
 }
@@ -458,7 +456,7 @@ static inline struct lane_counts lane_counts(const struct dfi_source *source)
 {
 	struct lane_counts counts = { .records = 0 };
 
-	if (source->lane_ops)
+	if (source->lane_ops && source->lane_ops->count)
 		source->lane_ops->count(source, &counts);
 	return counts;
 }
@@ -469,13 +467,15 @@ static inline struct lane_counts lane_counts(const struct dfi_source *source)
  */
 static inline uint64_t lane_waiting_bytes(const struct dfi_source *source)
 {
-	return source->lane_ops ? source->lane_ops->waiting_bytes(source) : 0;
+	return source->lane_ops && source->lane_ops->waiting_bytes
+	    ? source->lane_ops->waiting_bytes(source)
+	    : 0;
 }
 
 /* Whether the lane has tuples that are neither sent nor in its segment. */
 static inline bool lane_holds(const struct dfi_source *source, uint32_t lane)
 {
-	return unlikely(source->lane_ops != NULL) &&
+	return unlikely(source->lane_ops && source->lane_ops->holds) &&
 	    source->lane_ops->holds(source, lane);
 }
 

@@ -80,8 +80,9 @@ struct dfi_target {
 	struct dfi_target_group *group;
 	struct reader *readers;
 	const struct kind *kind;
-	struct combiner *combiner;        /* of a combiner flow, or NULL */
-	struct merge *merge;              /* of an ordered flow, or NULL */
+	void *state;        /* of the kind, which alone uses it */
+	bool gives_results; /* intake_ops.next() lends tuples */
+	bool in_order;      /* intake_ops.find() chooses the next ring */
 	struct shared_counter *sequencer; /* of target 0, or NULL */
 	struct region *region;
 	struct receiver_ring *multicast; /* the multicast receiver, or NULL */
@@ -203,7 +204,7 @@ static inline int target_give_back(struct dfi_target *target)
 /* Lend the application its next tuples or results; see dfi__target_input(). */
 static inline int target_next(struct dfi_target *target)
 {
-	return unlikely(target->combiner != NULL)
+	return unlikely(target->gives_results)
 	    ? target->kind->intake.next(target)
 	    : dfi__target_input(target);
 }
@@ -211,13 +212,13 @@ static inline int target_next(struct dfi_target *target)
 /* Whether there are results to lend. */
 static inline bool target_has_results(const struct dfi_target *target)
 {
-	return target->combiner && target->kind->intake.ready(target);
+	return target->gives_results && target->kind->intake.ready(target);
 }
 
 /* A segment without tuples has come. */
 static inline void target_passed(struct dfi_target *target, uint32_t source)
 {
-	if (target->combiner)
+	if (target->gives_results)
 		target->kind->intake.passed(target, source);
 }
 
@@ -227,7 +228,7 @@ static inline void target_passed(struct dfi_target *target, uint32_t source)
  */
 static inline uint64_t target_taken(struct dfi_target *target, uint32_t n)
 {
-	return unlikely(target->merge != NULL)
+	return unlikely(target->in_order)
 	    ? target->kind->intake.taken(target, n)
 	    : 0;
 }
@@ -241,14 +242,14 @@ static inline int target_find_in_order(
 
 static inline bool target_order_changed(const struct dfi_target *target)
 {
-	return unlikely(target->merge && target->kind->intake.changed(target));
+	return unlikely(
+	    target->in_order && target->kind->intake.changed(target));
 }
 
 static inline int target_check_order(const struct dfi_target *target)
 {
-	return unlikely(target->merge != NULL)
-	    ? target->kind->intake.check(target)
-	    : 0;
+	return unlikely(target->in_order) ? target->kind->intake.check(target)
+					  : 0;
 }
 
 /* Whether the next consuming call has something to do. */
@@ -292,7 +293,7 @@ int dfi__target_check_lent(const struct dfi_target *target);
  */
 static inline uint64_t target_unread(const struct dfi_target *target)
 {
-	if (target->combiner)
+	if (target->gives_results)
 		return 0;
 	return (uint64_t)(target->head.end - target->head.next) /
 	    target->head.tuple_size;

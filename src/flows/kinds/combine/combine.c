@@ -15,6 +15,7 @@
 #include "flows/descriptor/descriptor.h"
 #include "flows/declare/combine_flow.h"
 #include "flows/endpoint/target.h"
+#include "state.h"
 
 /* The size of a batch of results, unless one result is larger. */
 #define RESULTS_SIZE (UINT64_C(32) << 10)
@@ -29,7 +30,8 @@ int dfi__combine_open(struct dfi_target *target)
 	if (!combiner)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
-	target->combiner = combiner;
+	target->state = combiner;
+	target->gives_results = true;
 	ret = dfi__combine_plan(flow, &combiner->plan);
 	if (ret < 0)
 		return ret;
@@ -86,7 +88,7 @@ static void begin_window(struct dfi_target *target)
 	target->n_held = 0;
 	/* A source that was held back may have gone meanwhile. */
 	target->dead_undrained = true;
-	target->combiner->window++;
+	combiner_of(target)->window++;
 }
 
 static int too_many(struct dfi_target *target)
@@ -95,7 +97,7 @@ static int too_many(struct dfi_target *target)
 	    "flow '%s': %s %u: there are more than %lu groups: raise "
 	    "max_groups, or have it give what it has (when_full)",
 	    target->flow.name, TARGET_ID(target),
-	    (unsigned long)target->combiner->groups.max);
+	    (unsigned long)combiner_of(target)->groups.max);
 }
 
 static int read_segment(
@@ -103,7 +105,7 @@ static int read_segment(
 {
 	const struct ring_geometry *g =
 	    &target->readers[target->head.source].geometry;
-	struct combiner *combiner = target->combiner;
+	struct combiner *combiner = combiner_of(target);
 	const struct plan *plan = combiner->plan;
 	const char *from = target->head.next;
 	uint64_t used = (uint64_t)(target->head.end - from), records = 0;
@@ -141,7 +143,7 @@ static int read_segment(
 static void keep_rest(struct dfi_target *target,
     const struct combiner_input *input, uint64_t taken)
 {
-	struct combiner *combiner = target->combiner;
+	struct combiner *combiner = combiner_of(target);
 
 	combiner->rest_input = *input;
 	combiner->rest_input.from += taken * input->size;
@@ -156,7 +158,7 @@ static void keep_rest(struct dfi_target *target,
 
 static void take_rest(struct dfi_target *target)
 {
-	struct combiner *combiner = target->combiner;
+	struct combiner *combiner = combiner_of(target);
 
 	target->head.next = combiner->rest;
 	target->head.end = combiner->rest_end;
@@ -169,7 +171,7 @@ static void take_rest(struct dfi_target *target)
 /* Fold the next segment; the application gets none of its tuples. */
 static int fold(struct dfi_target *target)
 {
-	struct combiner *combiner = target->combiner;
+	struct combiner *combiner = combiner_of(target);
 	struct combiner_input input;
 	uint64_t taken;
 	int ret = read_segment(target, &input);
@@ -202,8 +204,8 @@ static int take(struct dfi_target *target)
 	if (ret < 0)
 		return ret;
 	if (!ret) {
-		target->combiner->state = target->n_open ? COMBINER_GIVES
-							 : COMBINER_ENDS;
+		combiner_of(target)->state = target->n_open ? COMBINER_GIVES
+							    : COMBINER_ENDS;
 		return 0;
 	}
 	ret = fold(target);
@@ -217,7 +219,7 @@ static int take(struct dfi_target *target)
 static int make_results(
     struct dfi_target *target, uint64_t n, const char **results)
 {
-	struct combiner *combiner = target->combiner;
+	struct combiner *combiner = combiner_of(target);
 	const struct groups *groups = &combiner->groups;
 	uint64_t first = combiner->emitted, i;
 	char *result = combiner->results;
@@ -239,7 +241,7 @@ static int make_results(
 /* Let the head lend the next results: 1, or 0 if all were given. */
 static int give(struct dfi_target *target)
 {
-	struct combiner *combiner = target->combiner;
+	struct combiner *combiner = combiner_of(target);
 	uint64_t n = min_u64(
 	    combiner->groups.n - combiner->emitted, combiner->room);
 	const char *results;
@@ -262,7 +264,7 @@ static int give(struct dfi_target *target)
 /* All results were given: continue. */
 static int go_on(struct dfi_target *target)
 {
-	struct combiner *combiner = target->combiner;
+	struct combiner *combiner = combiner_of(target);
 	enum combiner_state was = combiner->state;
 	int ret;
 
@@ -284,7 +286,7 @@ static int go_on(struct dfi_target *target)
 
 int dfi__combine_next(struct dfi_target *target)
 {
-	struct combiner *combiner = target->combiner;
+	struct combiner *combiner = combiner_of(target);
 	int ret = target_check(target);
 
 	while (!ret && combiner->state != COMBINER_ENDED) {
@@ -304,7 +306,7 @@ int dfi__combine_next(struct dfi_target *target)
 int dfi__combine_output(
     struct dfi_target *target, const void **records, uint64_t *n)
 {
-	struct combiner *combiner = target->combiner;
+	struct combiner *combiner = combiner_of(target);
 	int ret = target_check(target);
 
 	while (!ret && combiner->state != COMBINER_ENDED) {
@@ -327,7 +329,7 @@ int dfi__combine_output(
 
 void dfi__combine_sent(struct dfi_target *target, uint64_t n)
 {
-	target->combiner->emitted += n;
+	combiner_of(target)->emitted += n;
 }
 
 int dfi__combine_marked(struct dfi_target *target)
@@ -349,10 +351,10 @@ int dfi_target_window(const struct dfi_target *target, uint64_t *window)
 		    "flow '%s': %s %u: the flow has no windows "
 		    "(window_tuples)",
 		    target->flow.name, TARGET_ID(target));
-	if (!target->combiner->has_given)
+	if (!combiner_of(target)->has_given)
 		return dfi__fail(-ENOENT,
 		    "flow '%s': %s %u: no results were consumed yet",
 		    target->flow.name, TARGET_ID(target));
-	*window = target->combiner->given;
+	*window = combiner_of(target)->given;
 	return 0;
 }

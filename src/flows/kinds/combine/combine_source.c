@@ -16,6 +16,7 @@
 #include "flows/declare/combine_flow.h"
 #include "flows/declare/declare.h"
 #include "flows/endpoint/source.h"
+#include "state.h"
 #include "window.h"
 
 /*
@@ -68,7 +69,7 @@ int dfi__combine_source_open(struct dfi_source *source)
 	if (!combine)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
-	source->combine = combine;
+	((struct combine_state *)source->state)->combine = combine;
 	ret = dfi__combine_plan(flow, &combine->plan);
 	if (ret < 0)
 		return ret;
@@ -101,11 +102,11 @@ int dfi__combine_source_open(struct dfi_source *source)
 
 void dfi__combine_source_close(struct dfi_source *source)
 {
-	if (!source->combine)
+	if (!combine_of(source))
 		return;
-	dfi__plan_free(source->combine->plan);
-	free(source->combine->memory);
-	free(source->combine);
+	dfi__plan_free(combine_of(source)->plan);
+	free(combine_of(source)->memory);
+	free(combine_of(source));
 }
 
 /* ---- Folding and sending --------------------------------------------------
@@ -139,13 +140,13 @@ static void log_stop(const struct dfi_source *source, uint32_t target,
 	    source->flow.name, SOURCE_ID(source),
 	    PEER_ID(&source->targets, target), (unsigned long)folded,
 	    (unsigned long)sent, (unsigned long)combining_bytes(&source->flow),
-	    source->combine->lanes[target].table.max);
+	    combine_of(source)->lanes[target].table.max);
 }
 
 /* The table was sent: decide whether to continue combining. */
 static void judge(struct dfi_source *source, uint32_t target)
 {
-	struct combine_source *combine = source->combine;
+	struct combine_source *combine = combine_of(source);
 	struct combine_lane *lane = &combine->lanes[target];
 	uint64_t folded = lane->folded, sent = lane->sent;
 	uint64_t in = folded * combine->plan->tuple_size;
@@ -202,7 +203,7 @@ static int send_some(struct combine_source *combine, struct combine_lane *lane,
 /* Send the whole table. An open segment stays open. */
 static int send_records(struct dfi_source *source, uint32_t target)
 {
-	struct combine_source *combine = source->combine;
+	struct combine_source *combine = combine_of(source);
 	struct combine_lane *lane = &combine->lanes[target];
 	struct writer *writer = &source->writers[target];
 	char *segment = writer->segment;
@@ -226,7 +227,7 @@ static int send_records(struct dfi_source *source, uint32_t target)
  */
 static int proceed(struct dfi_source *source, uint32_t target)
 {
-	struct combine_source *combine = source->combine;
+	struct combine_source *combine = combine_of(source);
 	struct combine_lane *lane = &combine->lanes[target];
 	int ret;
 
@@ -254,7 +255,7 @@ static int proceed(struct dfi_source *source, uint32_t target)
 
 int dfi__combine_lane_open(struct dfi_source *source, uint32_t target)
 {
-	struct combine_lane *lane = &source->combine->lanes[target];
+	struct combine_lane *lane = &combine_of(source)->lanes[target];
 	struct writer *writer = &source->writers[target];
 	int ret = proceed(source, target);
 
@@ -270,7 +271,7 @@ int dfi__combine_lane_open(struct dfi_source *source, uint32_t target)
 	}
 	lane->rest = lane->rest_end = NULL;
 	writer->segment = lane->stage;
-	writer->end = lane->stage + source->combine->stage_size;
+	writer->end = lane->stage + combine_of(source)->stage_size;
 	return 1;
 }
 
@@ -296,7 +297,7 @@ static void add_rest(
 int dfi__combine_lane_publish(
     struct dfi_source *source, uint32_t target, uint64_t used)
 {
-	struct combine_lane *lane = &source->combine->lanes[target];
+	struct combine_lane *lane = &combine_of(source)->lanes[target];
 	struct writer *writer = &source->writers[target];
 
 	if (!lane->staged) {
@@ -305,7 +306,7 @@ int dfi__combine_lane_publish(
 	}
 	add_rest(lane, writer, used);
 	if (!lane->sends)
-		fold_rest(source->combine, lane);
+		fold_rest(combine_of(source), lane);
 	writer->segment = NULL;
 	lane->staged = false;
 	return 0;
@@ -314,7 +315,7 @@ int dfi__combine_lane_publish(
 int dfi__combine_lane_publish_part(
     struct dfi_source *source, uint32_t target, uint64_t used)
 {
-	struct combine_lane *lane = &source->combine->lanes[target];
+	struct combine_lane *lane = &combine_of(source)->lanes[target];
 	struct writer *writer = &source->writers[target];
 	int ret;
 
@@ -334,14 +335,14 @@ int dfi__combine_lane_publish_part(
 
 bool dfi__combine_holds(const struct dfi_source *source, uint32_t target)
 {
-	const struct combine_lane *lane = &source->combine->lanes[target];
+	const struct combine_lane *lane = &combine_of(source)->lanes[target];
 
 	return lane->table.n || lane->rest != lane->rest_end;
 }
 
 void dfi__combine_forget(struct dfi_source *source, uint32_t target)
 {
-	struct combine_lane *lane = &source->combine->lanes[target];
+	struct combine_lane *lane = &combine_of(source)->lanes[target];
 
 	lane->rest = lane->rest_end = NULL;
 	lane->sends = lane->flushes = lane->staged = false;
@@ -355,7 +356,7 @@ void dfi__combine_forget(struct dfi_source *source, uint32_t target)
 
 int dfi__combine_flush(struct dfi_source *source, uint32_t target)
 {
-	struct combine_lane *lane = &source->combine->lanes[target];
+	struct combine_lane *lane = &combine_of(source)->lanes[target];
 	struct writer *writer = &source->writers[target];
 	uint64_t bytes = source_filled(source, target);
 	int refused = writer->refused;
@@ -364,10 +365,10 @@ int dfi__combine_flush(struct dfi_source *source, uint32_t target)
 	if (!bytes && !dfi__combine_holds(source, target))
 		return 0;
 	if (writer->segment && !lane->staged)
-		return source->window ? dfi__window_send(source, target)
-				      : dfi__source_send(source, target);
+		return window_of(source) ? dfi__window_send(source, target)
+					 : dfi__source_send(source, target);
 	if (writer->segment) {
-		if (source->window)
+		if (window_of(source))
 			dfi__window_count(source, target);
 		(void)dfi__combine_lane_publish(source, target, bytes);
 	}
@@ -382,7 +383,7 @@ int dfi__combine_flush(struct dfi_source *source, uint32_t target)
 	}
 	if (ret == -EPIPE)
 		ret = 0;
-	if (source->window && !source->status) {
+	if (window_of(source) && !source->status) {
 		err = dfi__window_settle(source);
 		ret = err < 0 ? err : ret;
 	}
@@ -391,7 +392,7 @@ int dfi__combine_flush(struct dfi_source *source, uint32_t target)
 
 void dfi__combine_carry(struct dfi_source *source, uint32_t target)
 {
-	struct combine_lane *lane = &source->combine->lanes[target];
+	struct combine_lane *lane = &combine_of(source)->lanes[target];
 	struct writer *writer = &source->writers[target];
 	uint64_t bytes = source_filled(source, target);
 

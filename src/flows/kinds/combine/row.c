@@ -13,86 +13,87 @@
 #include "flows/endpoint/source.h"
 #include "flows/endpoint/target.h"
 #include "flows/kinds/kinds.h"
+#include "state.h"
 #include "window.h"
 
 /* ---- A lane ------------------------------------------------------------ */
 
 static int open_lane(struct dfi_source *source, uint32_t lane)
 {
-	int ret = source->combine ? dfi__combine_lane_open(source, lane)
-				  : writer_open(&source->writers[lane]);
+	int ret = combine_of(source) ? dfi__combine_lane_open(source, lane)
+				     : writer_open(&source->writers[lane]);
 
-	if (ret > 0 && source->window)
+	if (ret > 0 && window_of(source))
 		dfi__window_opened(source, lane);
 	return ret;
 }
 
 static int publish(struct dfi_source *source, uint32_t lane, uint64_t used)
 {
-	return source->combine
+	return combine_of(source)
 	    ? dfi__combine_lane_publish(source, lane, used)
 	    : dfi__writer_publish(&source->writers[lane], used);
 }
 
 static int publish_part(struct dfi_source *source, uint32_t lane, uint64_t used)
 {
-	return source->combine
+	return combine_of(source)
 	    ? dfi__combine_lane_publish_part(source, lane, used)
 	    : dfi__writer_publish_part(&source->writers[lane], used);
 }
 
 static bool holds(const struct dfi_source *source, uint32_t lane)
 {
-	return source->combine && dfi__combine_holds(source, lane);
+	return combine_of(source) && dfi__combine_holds(source, lane);
 }
 
 static void forget(struct dfi_source *source, uint32_t lane)
 {
-	if (source->combine)
+	if (combine_of(source))
 		dfi__combine_forget(source, lane);
 }
 
 static int reached(struct dfi_source *source, uint32_t lane)
 {
-	return source->window ? dfi__window_reached(source, lane)
-			      : dfi__source_send(source, lane);
+	return window_of(source) ? dfi__window_reached(source, lane)
+				 : dfi__source_send(source, lane);
 }
 
 static int send_lane(struct dfi_source *source, uint32_t lane)
 {
-	return source->window ? dfi__window_send(source, lane)
-			      : dfi__source_send(source, lane);
+	return window_of(source) ? dfi__window_send(source, lane)
+				 : dfi__source_send(source, lane);
 }
 
 static int make_room(struct dfi_source *source, uint32_t lane)
 {
-	return source->window ? dfi__window_make_room(source, lane)
-			      : dfi__source_make_room(source, lane);
+	return window_of(source) ? dfi__window_make_room(source, lane)
+				 : dfi__source_make_room(source, lane);
 }
 
 static int flush(struct dfi_source *source, uint32_t lane)
 {
-	if (source->combine)
+	if (combine_of(source))
 		return dfi__combine_flush(source, lane);
 	return source_filled(source, lane) ? send_lane(source, lane) : 0;
 }
 
 static int finish(struct dfi_source *source, int64_t deadline)
 {
-	return source->combine ? dfi__combine_finish(source, deadline)
-			       : dfi__source_finish(source, deadline);
+	return combine_of(source) ? dfi__combine_finish(source, deadline)
+				  : dfi__source_finish(source, deadline);
 }
 
 static int opened(struct dfi_source *source)
 {
-	return source->window ? dfi__window_settle(source) : 0;
+	return window_of(source) ? dfi__window_settle(source) : 0;
 }
 
 static int check_whole(const struct dfi_source *source)
 {
-	if (!source->window || !source->window->refused)
+	if (!window_of(source) || !window_of(source)->refused)
 		return 0;
-	return dfi__fail(source->window->refused,
+	return dfi__fail(window_of(source)->refused,
 	    "flow '%s': %s %u: closed after a mark found no room "
 	    "and was not repeated",
 	    source->flow.name, SOURCE_ID(source));
@@ -104,15 +105,15 @@ static uint32_t most_room(const struct dfi_source *source, uint32_t n,
 	uint32_t most = n;
 
 	/* The window, and its segment, may end after any tuple. */
-	if (source->window && source->window->tuples) {
+	if (window_of(source) && window_of(source)->tuples) {
 		*why = "do not fit, as a window may end after any tuple";
 		*instead = "create the flow with window_tuples "
 			   "DFI_WINDOW_MARKED";
 		return 1;
 	}
-	if (source->combine)
-		most = (uint32_t)min_u64(
-		    n, source->combine->stage_size / source->head.tuple_size);
+	if (combine_of(source))
+		most = (uint32_t)min_u64(n,
+		    combine_of(source)->stage_size / source->head.tuple_size);
 	if (most < n) {
 		*why = "do not fit what a source that combines builds tuples "
 		       "in";
@@ -126,12 +127,12 @@ static void count(const struct dfi_source *source, struct lane_counts *counts)
 	const struct combine_lane *lane;
 	uint32_t t;
 
-	if (!source->combine)
+	if (!combine_of(source))
 		return;
-	counts->record_size = source->combine->record_size;
-	counts->stops = atomic_peek(&source->combine->stops);
+	counts->record_size = combine_of(source)->record_size;
+	counts->stops = atomic_peek(&combine_of(source)->stops);
 	for (t = 0; t < source->n_lanes; t++) {
-		lane = &source->combine->lanes[t];
+		lane = &combine_of(source)->lanes[t];
 		counts->combined += atomic_peek(&lane->combined);
 		counts->raw += atomic_peek(&lane->raw);
 		counts->records += atomic_peek(&lane->records);
@@ -144,8 +145,8 @@ static uint64_t waiting_bytes(const struct dfi_source *source)
 	uint64_t bytes = 0;
 	uint32_t t;
 
-	for (t = 0; source->combine && t < source->n_lanes; t++) {
-		lane = &source->combine->lanes[t];
+	for (t = 0; combine_of(source) && t < source->n_lanes; t++) {
+		lane = &combine_of(source)->lanes[t];
 		bytes += (uint64_t)(lane->rest_end - lane->rest);
 	}
 	return bytes;
@@ -174,31 +175,41 @@ static const struct lane_ops lane_ops = {
 static int open_source(struct dfi_source *source, int64_t deadline)
 {
 	bool combines = dfi__flow_combines(&source->flow);
-	int ret = combines ? dfi__combine_source_open(source) : 0;
+	int ret;
 
 	(void)deadline; /* nothing here waits */
+	source->state = calloc(1, sizeof(struct combine_state));
+	if (!source->state)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
+	ret = combines ? dfi__combine_source_open(source) : 0;
 	if (!ret && source->flow.window_tuples)
 		ret = dfi__window_open(source);
-	if (!ret && (combines || source->window))
+	if (!ret && (combines || window_of(source)))
 		source->lane_ops = &lane_ops;
 	return ret;
 }
 
 static void close_source(struct dfi_source *source)
 {
-	free(source->window);
+	if (!source->state)
+		return;
+	free(window_of(source));
 	dfi__combine_source_close(source);
+	free(source->state);
+	source->state = NULL;
 }
 
 static bool ready(const struct dfi_target *target)
 {
-	return combiner_ready(target->combiner);
+	return combiner_ready(combiner_of(target));
 }
 
 static void close_target(struct dfi_target *target)
 {
-	dfi__combine_close(target->combiner);
-	target->combiner = NULL;
+	dfi__combine_close(combiner_of(target));
+	target->state = NULL;
+	target->gives_results = false;
 }
 
 const struct kind dfi__combine_kind = {

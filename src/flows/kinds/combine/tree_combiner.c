@@ -20,6 +20,7 @@
 #include "combine.h"
 #include "flows/context/context.h"
 #include "flows/endpoint/source.h"
+#include "state.h"
 #include "window.h"
 #include "flows/endpoint/target.h"
 #include "flows/kinds/kinds.h"
@@ -211,8 +212,8 @@ static int cancel(struct dfi_combiner *combiner)
 	if (ret < 0 && !combiner->input->cancelled)
 		return ret;
 	/* The refused mark has no receiver any more. */
-	if (combiner->output->window)
-		combiner->output->window->refused = 0;
+	if (window_of(combiner->output))
+		window_of(combiner->output)->refused = 0;
 	combiner->ended = true;
 	return 0;
 }
@@ -426,8 +427,8 @@ void dfi_combiner_query(
 		.records = sent.tuples,
 		.record_bytes = sent.bytes,
 		.record_segments = sent.segments,
-		.windows = combiner->input->combiner->window,
-		.early = combiner->input->combiner->early,
+		.windows = combiner_of(combiner->input)->window,
+		.early = combiner_of(combiner->input)->early,
 		.stalls = taken.stalls,
 		.stall_ns = taken.stall_ns,
 		.send_stalls = sent.stalls,

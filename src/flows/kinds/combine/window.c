@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "combine_source.h"
 #include "flows/endpoint/source.h"
+#include "state.h"
 
 /*
  * The share of each lane. If the source combines, it excludes the window's last
@@ -16,7 +17,7 @@
  */
 static uint64_t next_share(const struct dfi_source *source)
 {
-	uint64_t left = source->window->left - (source->combine != NULL);
+	uint64_t left = window_of(source)->left - (combine_of(source) != NULL);
 
 	return max_u64(left / source->n_lanes, 1);
 }
@@ -30,7 +31,7 @@ int dfi__window_open(struct dfi_source *source)
 	if (!window)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
-	source->window = window;
+	((struct combine_state *)source->state)->window = window;
 	if (source->flow.window_tuples == DFI_WINDOW_MARKED)
 		return 0;
 	window->tuples = window->left = source->flow.window_tuples;
@@ -45,7 +46,7 @@ int dfi__window_open(struct dfi_source *source)
 /* Where a lane with an open segment stops, to make a call. */
 static void set_end(struct dfi_source *source, uint32_t lane)
 {
-	const struct window_lane *mine = &source->window->lanes[lane];
+	const struct window_lane *mine = &window_of(source)->lanes[lane];
 	struct writer *writer = &source->writers[lane];
 	uint32_t size = source->head.tuple_size;
 	uint64_t room = (uint64_t)(mine->room - mine->counted) / size;
@@ -55,9 +56,9 @@ static void set_end(struct dfi_source *source, uint32_t lane)
 
 void dfi__window_opened(struct dfi_source *source, uint32_t lane)
 {
-	struct window_lane *mine = &source->window->lanes[lane];
+	struct window_lane *mine = &window_of(source)->lanes[lane];
 
-	if (!source->window->tuples)
+	if (!window_of(source)->tuples)
 		return;
 	mine->counted = source->writers[lane].segment;
 	mine->room = source->writers[lane].end;
@@ -81,7 +82,7 @@ static void set_lane_end(struct dfi_source *source, uint32_t lane)
 
 void dfi__window_count(struct dfi_source *source, uint32_t lane)
 {
-	struct source_window *window = source->window;
+	struct source_window *window = window_of(source);
 	struct window_lane *mine = &window->lanes[lane];
 	uint64_t n;
 
@@ -98,7 +99,7 @@ void dfi__window_count(struct dfi_source *source, uint32_t lane)
 /* Distribute the rest of the window to all lanes, as one has used its share. */
 static void share_out(struct dfi_source *source)
 {
-	struct source_window *window = source->window;
+	struct source_window *window = window_of(source);
 	uint32_t i, n_lanes = source->n_lanes;
 	uint64_t share;
 
@@ -116,7 +117,7 @@ static void share_out(struct dfi_source *source)
 /* A lane has used its share, and the window has tuples left. */
 static void give_share(struct dfi_source *source, uint32_t lane)
 {
-	struct source_window *window = source->window;
+	struct source_window *window = window_of(source);
 
 	/* All other lanes then have a share of one each. */
 	if (window->left < source->n_lanes) {
@@ -137,7 +138,7 @@ static int open_all(struct dfi_source *source)
 	int ret;
 
 	for (i = 0; i < source->n_lanes; i++) {
-		if (source->combine)
+		if (combine_of(source))
 			dfi__combine_carry(source, i);
 		if (source->writers[i].segment || source->writers[i].cancelled)
 			continue;
@@ -159,7 +160,7 @@ static int send_mark(struct dfi_source *source, uint32_t lane)
 
 	if (writer->cancelled)
 		return 0;
-	writer->windows = source->window->n_ended;
+	writer->windows = window_of(source)->n_ended;
 	ret = lane_publish(source, lane, source_filled(source, lane));
 	writer->windows = 0;
 	if (ret < 0 || source_target_life(source, lane))
@@ -171,7 +172,7 @@ static int send_mark(struct dfi_source *source, uint32_t lane)
 /* All lanes are open except those whose targets have cancelled. */
 static int end_window(struct dfi_source *source)
 {
-	struct source_window *window = source->window;
+	struct source_window *window = window_of(source);
 	uint32_t i, n_lanes = source->n_lanes;
 	int ret = 0;
 
@@ -216,10 +217,10 @@ int dfi__window_settle(struct dfi_source *source)
 	uint32_t i;
 	int ret;
 
-	if (!source->window->tuples || source->window->left > 1)
+	if (!window_of(source)->tuples || window_of(source)->left > 1)
 		return 0;
 	for (i = 0; i < source->n_lanes; i++) {
-		if (source->combine)
+		if (combine_of(source))
 			dfi__combine_carry(source, i);
 		if (source->writers[i].segment || source->writers[i].cancelled)
 			continue;
@@ -235,7 +236,7 @@ int dfi__window_make_room(struct dfi_source *source, uint32_t lane)
 {
 	int err, ret;
 
-	if (!source->window->tuples || source->window->left > 1)
+	if (!window_of(source)->tuples || window_of(source)->left > 1)
 		return dfi__source_make_room(source, lane);
 	ret = open_all(source);
 	if (!ret && source->writers[lane].cancelled)
@@ -258,7 +259,7 @@ int dfi__window_send(struct dfi_source *source, uint32_t lane)
 
 int dfi__window_reached(struct dfi_source *source, uint32_t lane)
 {
-	struct source_window *window = source->window;
+	struct source_window *window = window_of(source);
 
 	if (!window->tuples)
 		return dfi__source_send(source, lane);
@@ -278,15 +279,19 @@ int dfi__window_reached(struct dfi_source *source, uint32_t lane)
 static int check_marks(const struct dfi_source *source)
 {
 	int ret = dfi__source_check_free(source);
+	bool has_windows;
 
-	if (ret < 0 || (source->window && !source->window->tuples))
+	if (ret < 0)
 		return ret;
+	has_windows = source->flow.window_tuples;
+	if (has_windows && !window_of(source)->tuples)
+		return 0;
 	return dfi__fail(-EPROTOTYPE,
 	    "flow '%s': %s %u: mark: %s: declare it with window_tuples = "
 	    "DFI_WINDOW_MARKED",
 	    source->flow.name, SOURCE_ID(source),
-	    source->window ? "a window ends after window_tuples tuples"
-			   : "the flow has no windows");
+	    has_windows ? "a window ends after window_tuples tuples"
+			: "the flow has no windows");
 }
 
 int dfi_source_mark(struct dfi_source *source)
@@ -299,7 +304,7 @@ int dfi_source_mark(struct dfi_source *source)
 	source->claimed = NULL;
 	source_lock(source);
 	ret = open_all(source);
-	source->window->refused = ret;
+	window_of(source)->refused = ret;
 	if (!ret)
 		ret = end_window(source);
 	source_unlock(source);

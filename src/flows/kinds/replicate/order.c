@@ -17,6 +17,18 @@
 /* The target that has the sequencer. */
 #define HOLDER 0
 
+/* The states of a target and of a source. */
+static inline struct merge *merge_of(const struct dfi_target *target)
+{
+	return target->state;
+}
+
+static inline struct shared_counter_user *sequencer_of(
+    const struct dfi_source *source)
+{
+	return source->state;
+}
+
 static int reserve_sequencer(struct dfi_target *target)
 {
 	char what[DFI_MAX_FLOW_NAME + 40];
@@ -42,22 +54,24 @@ int dfi__order_open_target(struct dfi_target *target)
 {
 	int ret;
 
-	target->merge = calloc(1, sizeof(*target->merge));
-	ret = target->merge ? dfi__merge_init(target->merge, target->n_readers,
-				  MERGE_FIRST_POSITION)
+	target->state = calloc(1, sizeof(struct merge));
+	ret = target->state ? dfi__merge_init(merge_of(target),
+				  target->n_readers, MERGE_FIRST_POSITION)
 			    : -ENOMEM;
 	if (ret < 0)
 		return dfi__fail(
 		    ret, "flow '%s': out of memory", target->flow.name);
+	target->in_order = true;
 	return target->index == HOLDER ? reserve_sequencer(target) : 0;
 }
 
 void dfi__order_close_target(struct dfi_target *target)
 {
-	if (target->merge)
-		dfi__merge_free(target->merge);
-	free(target->merge);
-	target->merge = NULL;
+	if (target->state)
+		dfi__merge_free(merge_of(target));
+	free(target->state);
+	target->state = NULL;
+	target->in_order = false;
 	if (target->sequencer)
 		dfi__shared_counter_destroy(target->sequencer);
 	free(target->sequencer);
@@ -76,7 +90,7 @@ static int fail_position(
 	return dfi__fail(-EBADMSG,
 	    "segment %lu: its position is %lu, but all below %lu are delivered",
 	    (unsigned long)target->readers[ring].seq, position_of(position),
-	    position_of(target->merge->position));
+	    position_of(merge_of(target)->position));
 }
 
 /*
@@ -85,7 +99,7 @@ static int fail_position(
  */
 static int look(struct dfi_target *target, uint32_t index)
 {
-	struct merge *merge = target->merge;
+	struct merge *merge = merge_of(target);
 	uint32_t ring = merge->rings[index];
 	struct reader *reader = &target->readers[ring];
 	uint64_t position;
@@ -108,7 +122,7 @@ static int look(struct dfi_target *target, uint32_t index)
 
 int dfi__order_find(struct dfi_target *target, uint32_t *ring)
 {
-	struct merge *merge = target->merge;
+	struct merge *merge = merge_of(target);
 	uint32_t i = merge->n_next;
 	int ret = 0;
 
@@ -131,15 +145,15 @@ int dfi__order_find(struct dfi_target *target, uint32_t *ring)
 
 uint64_t dfi__order_taken(struct dfi_target *target, uint32_t n)
 {
-	uint64_t position = target->merge->position - MERGE_FIRST_POSITION;
+	uint64_t position = merge_of(target)->position - MERGE_FIRST_POSITION;
 
-	dfi__merge_delivered(target->merge, n);
+	dfi__merge_delivered(merge_of(target), n);
 	return position;
 }
 
 bool dfi__order_changed(const struct dfi_target *target)
 {
-	const struct merge *merge = target->merge;
+	const struct merge *merge = merge_of(target);
 	uint32_t i, end = merge->n_next + merge->n_waiting;
 	const struct reader *reader;
 
@@ -156,7 +170,7 @@ bool dfi__order_changed(const struct dfi_target *target)
 
 int dfi__order_check(const struct dfi_target *target)
 {
-	const struct merge *merge = target->merge;
+	const struct merge *merge = merge_of(target);
 	uint32_t ring;
 
 	if (likely(merge->n_next < target->n_open || !merge->n_next ||
@@ -177,7 +191,7 @@ static int draw(void *arg, uint64_t *position)
 {
 	struct dfi_source *source = arg;
 	char name[256];
-	int ret = shared_counter_take(source->sequencer, 1, position);
+	int ret = shared_counter_take(sequencer_of(source), 1, position);
 
 	if (likely(ret >= 0))
 		return ret;
@@ -233,7 +247,7 @@ static void arm_sequencer(void *arg)
 	struct dfi_source *source = ((struct position_wait *)arg)->source;
 
 	source_lock(source);
-	dfi__shared_counter_arm(source->sequencer);
+	dfi__shared_counter_arm(sequencer_of(source));
 	source_unlock(source);
 }
 
@@ -259,7 +273,7 @@ static bool arm_descriptor(struct dfi_source *source)
 {
 	struct notify *notify = source->notify;
 	_Atomic uint32_t *word = dfi__shared_counter_wait_word(
-	    source->sequencer);
+	    sequencer_of(source));
 	bool fresh;
 
 	dfi__notify_drain(notify);
@@ -268,7 +282,7 @@ static bool arm_descriptor(struct dfi_source *source)
 	dfi__notify_sleep(notify, fresh, false,
 	    atomic_peek(&source->replica_writer->lane.segments),
 	    DEADLINE_NEVER);
-	dfi__shared_counter_arm(source->sequencer);
+	dfi__shared_counter_arm(sequencer_of(source));
 	return is_drawn_or_end(source);
 }
 
@@ -278,7 +292,7 @@ static bool await_position(struct dfi_source *source)
 	struct position_wait wait = { .source = source };
 	struct wait_time *time = &source->wait_time;
 	_Atomic uint32_t *word = dfi__shared_counter_wait_word(
-	    source->sequencer);
+	    sequencer_of(source));
 	void (*tick)(void *arg) = time->tick;
 	bool there;
 
@@ -346,13 +360,13 @@ int dfi__order_open_source(struct dfi_source *source, int64_t deadline)
 	char name[256];
 	int ret;
 
-	source->sequencer = calloc(1, sizeof(*source->sequencer));
-	if (!source->sequencer)
+	source->state = calloc(1, sizeof(struct shared_counter_user));
+	if (!source->state)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	ret = dfi__shared_counter_open(source->dfi,
 	    (enum dfi_transport)source->flow.transport, &holder->node,
-	    &holder->sequencer, &wait_limit, source->sequencer);
+	    &holder->sequencer, &wait_limit, sequencer_of(source));
 	if (ret < 0) {
 		dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
 		return dfi__fail_within(ret,
@@ -366,8 +380,8 @@ int dfi__order_open_source(struct dfi_source *source, int64_t deadline)
 
 void dfi__order_close_source(struct dfi_source *source)
 {
-	if (source->sequencer)
-		dfi__shared_counter_close(source->sequencer);
-	free(source->sequencer);
-	source->sequencer = NULL;
+	if (source->state)
+		dfi__shared_counter_close(sequencer_of(source));
+	free(source->state);
+	source->state = NULL;
 }
