@@ -159,7 +159,7 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 {
 	int ret;
 
-	if (!attr->kind || attr->kind > DFI_COMBINE)
+	if (!dfi__kind_rules(attr->kind))
 		return dfi__fail(-EINVAL,
 		    "flow '%s': kind %u is no enum dfi_flow_kind", name,
 		    attr->kind);
@@ -310,7 +310,7 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 		ret = dfi__combine_declare(flow, &attr);
 	if (!ret)
 		ret = dfi__multicast_flow_declare(dfi, &attr, flow, &largest);
-	if (!ret && flow->kind == DFI_SHUFFLE)
+	if (!ret && dfi__kind_rules(flow->kind)->routes)
 		ret = dfi__route_declare(flow, attr.key);
 	if (!ret) {
 		dfi__geometry_choose(dfi, flow, largest);

@@ -213,6 +213,17 @@ struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow);
 /* The same with a slot for one tuple, before the flow's sizes are known. */
 struct ring_geometry dfi__flow_tuple_geometry(const struct flow *flow);
 
+/* What a declaration and an entry of a kind may say. */
+struct kind_rules {
+	bool routes;     /* by the routing and the keys of a shuffle flow */
+	bool aggregates; /* it has the members of a combiner flow */
+	/* Whether an entry has the values that both ends rely on. */
+	bool (*is_sane)(const struct flow *flow);
+};
+
+/* NULL: no enum dfi_flow_kind. */
+const struct kind_rules *dfi__kind_rules(uint32_t kind);
+
 /*
  * Encode into a block that the caller frees; NULL: no memory. Decoding checks
  * all values that later code relies on: -EBADMSG, -ENOMEM, or -EPROTO for

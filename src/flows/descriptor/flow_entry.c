@@ -250,23 +250,46 @@ static bool combiner_is_sane(const struct flow *flow)
 	    (flow->goal == DFI_BANDWIDTH || !dfi__flow_combines(flow));
 }
 
+static bool replicate_is_sane(const struct flow *flow)
+{
+	return replication_is_sane(flow) &&
+	    (!flow->routing || groups_are_sane(flow)) && !flow->n_keys &&
+	    !flow->splits;
+}
+
+static bool shuffle_is_sane(const struct flow *flow)
+{
+	return !flow->replication && !flow->ordered && !flow->loss_policy &&
+	    !flow->gap_timeout_us && flow->n_keys >= 1 && routing_is_sane(flow);
+}
+
+static const struct kind_rules kinds[] = {
+	[DFI_SHUFFLE] = { .routes = true, .is_sane = shuffle_is_sane },
+	[DFI_REPLICATE] = { .is_sane = replicate_is_sane },
+	[DFI_COMBINE] = { .aggregates = true, .is_sane = combiner_is_sane },
+};
+
+const struct kind_rules *dfi__kind_rules(uint32_t kind)
+{
+	return kind < sizeof(kinds) / sizeof(kinds[0]) && kinds[kind].is_sane
+	    ? &kinds[kind]
+	    : NULL;
+}
+
 static bool kind_is_sane(const struct flow *flow)
 {
-	if (flow->kind == DFI_COMBINE)
-		return combiner_is_sane(flow);
-	if (flow->n_aggregates || flow->max_groups || flow->window_tuples ||
-	    flow->when_full || flow->combining || flow->fan_in ||
-	    flow->combining_bytes)
+	const struct kind_rules *rules = dfi__kind_rules(flow->kind);
+
+	if (!rules)
+		return false;
+	if (!rules->aggregates &&
+	    (flow->n_aggregates || flow->max_groups || flow->window_tuples ||
+		flow->when_full || flow->combining || flow->fan_in ||
+		flow->combining_bytes))
 		return false;
 	if (flow->multicast_address[0] && !flow_is_multicast(flow))
 		return false;
-	if (flow->kind == DFI_REPLICATE)
-		return replication_is_sane(flow) &&
-		    (!flow->routing || groups_are_sane(flow)) &&
-		    !flow->n_keys && !flow->splits;
-	return flow->kind == DFI_SHUFFLE && !flow->replication &&
-	    !flow->ordered && !flow->loss_policy && !flow->gap_timeout_us &&
-	    flow->n_keys >= 1 && routing_is_sane(flow);
+	return rules->is_sane(flow);
 }
 
 /*

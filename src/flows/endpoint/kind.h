@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a kind of flow adds to sources and targets: tables of functions, one row
- * for each kind in kinds/kinds.c. An endpoint calls them when it opens and
+ * for each kind in kinds/kinds.h. An endpoint calls them when it opens and
  * closes, and in between at most once for each segment or wait. The caller
  * holds the endpoint's own locks. An entry may be NULL only if its comment says
  * so.

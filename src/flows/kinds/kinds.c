@@ -15,13 +15,10 @@
 #include "flows/endpoint/target.h"
 #include "flows/members/attach.h"
 
-/* Lanes of shuffle flows are rings, and targets read these in turn. */
-static const struct kind shuffle_kind;
-
 static const struct kind *const kinds[] = {
-	[DFI_SHUFFLE] = &shuffle_kind,
-	[DFI_REPLICATE] = &dfi__replicate_kind,
-	[DFI_COMBINE] = &dfi__combine_kind,
+#define ROW(number, name) [number] = &dfi__##name##_kind,
+	EACH_KIND(ROW)
+#undef ROW
 };
 
 static int check_attr(const char *name, uint32_t flags, uint64_t reserved)
