@@ -188,7 +188,7 @@ check_words()
 		"$word(stdout|stderr)$end" '^src/base/log\.c$'
 }
 
-# What users typed is escaped.
+# Programs escape what users typed.
 check_programs()
 {
 	local code files word='(:|[^A-Za-z0-9_])'

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the library does not touch in its process: signals, threads, forked
- * children, and other contexts. In debug builds it also reports two threads
- * that use a handle at once.
+ * The library leaves these things of its process alone: signals, threads,
+ * forked children, and other contexts. In debug builds it also reports two
+ * threads that use a handle at once.
  */
 #include <criterion/criterion.h>
 #include <ctype.h>
@@ -583,7 +583,7 @@ Test(hygiene, of_a_registry_whose_death_is_not_hidden_by_a_forked_child)
 	flow.kind = DFI_SHUFFLE;
 	flow.schema = &kv_schema;
 	flow.n_sources = flow.n_targets = 1;
-	/* Nobody answers for it, neither old clients nor new ones. */
+	/* It has no answer for old clients, nor for new ones. */
 	create_ret = dfi_flow_create(dfi, "f", &flow);
 	open_ret = dfi_open(&attr, &late);
 	kill(child, SIGKILL);

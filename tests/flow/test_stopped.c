@@ -291,7 +291,7 @@ Test(stopped, handles_close_likewise_while_the_registry_is_lost)
 	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
 }
 
-/* What asks the registry. */
+/* Calls that ask the registry. */
 static void ask_in_vain(struct dfi *dfi)
 {
 	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;

@@ -250,7 +250,7 @@ Test(transport, files_that_run_out_are_no_missing_device)
 	rig_stop(&rig);
 }
 
-/* Nor a missing part of the library, which is a file. */
+/* A missing part of the library is no cause either: it is a file. */
 Test(transport, files_that_run_out_are_no_missing_module)
 {
 	struct dfi_target *target;

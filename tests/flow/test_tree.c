@@ -1177,7 +1177,7 @@ Test(tree, stays_failed_when_its_inputs_have_ended)
 	cr_assert_eq(dfi_combiner_close(small.combiners[0]), -ECONNRESET);
 }
 
-/* Nor because nobody wants the lost tuples any more. */
+/* That no target wants the lost tuples is no reason either. */
 Test(tree, stays_failed_when_its_targets_have_cancelled)
 {
 	struct dfi_flow_attr attr = kv_attr(1, 1, 2);

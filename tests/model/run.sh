@@ -20,7 +20,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")"
 
-# Bounds of one search, which who reaches one is told. The largest model needs two
+# Bounds of one search. A search that reaches one says so. The largest model needs two
 # thirds of the memory; compressed states would need less, but half more time.
 memory_mb=900
 depth=1000000

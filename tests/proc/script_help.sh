@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# script_help.sh, to be sourced: what the scripts here share.
+# script_help.sh, to be sourced: common functions of these scripts.
 
-# Seconds that only what hangs takes. CTest allows a script 600.
+# In seconds: only a process that hangs takes so long. CTest allows a script 600.
 # shellcheck disable=SC2034
 wait_limit=300
 
@@ -28,8 +28,8 @@ kill_below() # PID
 	done
 }
 
-# For the trap at EXIT, which also runs when the script is ended by a signal:
-# nobody whom it has started, and may have stopped, stays behind.
+# For the trap at EXIT, which also runs when a signal ends the script. It ends all processes
+# that the script has started, also those that it has stopped.
 end_children()
 {
 	kill_below $$ 2> /dev/null
@@ -45,8 +45,8 @@ await() # FILE: something is in it
 	done
 }
 
-# In a control group of its own, with a limit of its memory. The result is in rc; it is
-# 125 where no such group may be made.
+# Run a command in a control group with a limit on memory. rc is its exit status, or 125 if
+# the script may make no such group.
 in_memory() # BYTES COMMAND [ARGUMENT]...
 {
 	local root folder
@@ -66,7 +66,7 @@ in_memory() # BYTES COMMAND [ARGUMENT]...
 	rc=125
 }
 
-# The kernel may not be done with those that have ended.
+# The kernel may still be at work on processes that have ended.
 remove_group() # FOLDER
 {
 	local i

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_aggregate.sh BIN_DIR: the aggregate example gives what sqlite3 gives for
-# the same query, on a table of this machine's packages and on fields that need
-# quotes; and errors that name the line. Exits with 77 if sqlite3 or dpkg-query
-# is not installed.
+# test_aggregate.sh BIN_DIR: the aggregate example has the results of sqlite3 for the same
+# query, on a table of this machine's packages and on fields that need quotes. Its errors
+# name the line. Exits with 77 if sqlite3 or dpkg-query is not installed.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -22,14 +21,14 @@ trap 'end_children; rm -rf "$tmp"' EXIT
 cd "$tmp"
 n_checks=0
 
-# The rows, the same query by sqlite3 after its tables have types, sorted.
+# Compare the sorted rows with those of sqlite3, whose tables get types first.
 same() # QUERY [ARGUMENT...]
 {
 	local query=$1
 	shift
 	timeout $wait_limit "$aggregate" "$query" "$@" > out 2> err ||
 		fail "$query: exit status $?"
-	# Both in the shell's own CSV, which quotes more fields.
+	# Both go through sqlite3's own CSV, which quotes more fields.
 	sqlite3 data.db 'drop table if exists got' '.mode csv' '.import out got'
 	sqlite3 -csv data.db 'select * from got' | sort > got
 	sqlite3 -csv data.db "${query//.csv/}" | sort > expected
@@ -53,7 +52,7 @@ refuse() # STATUS PATTERN ARGUMENT...
 
 # --- Real data ---------------------------------------------------------------
 
-# A field of several lines, as descriptions are, stays one.
+# A field of several lines, such as a description, stays one field.
 {
 	printf 'package,section,priority,architecture,size,half,summary\n'
 	dpkg-query --show --showformat '${db:Status-Status}\t${Package}\t${Section}\t${Priority}\t${Architecture}\t${Installed-Size}\t${binary:Summary}\n' |
@@ -100,7 +99,7 @@ timeout $wait_limit "$aggregate" 'select sum(code), sum(n) from codes.csv' > out
 	fail "numbers"
 [ "$(sed 1d out)" = 14,3 ] || fail "numbers: $(cat out)"
 
-# --- What can't be -----------------------------------------------------------
+# --- Errors ------------------------------------------------------------------
 
 printf 'a,b\n1,2\n"x\ny",3\n4\n' > short.csv
 refuse 1 '^aggregate: short.csv:5: the row has 1 field' 'select sum(b) from short.csv'

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_aggregate_processes.sh BIN_DIR: all processes of the aggregate example
-# work on the same rows, from a pipe as well and from a file that grows; one
-# that dies ends the run with its reason; no output is lost in silence.
+# test_aggregate_processes.sh BIN_DIR: all processes of the aggregate example work on the
+# same rows, also from a pipe and from a file that grows. A process that dies ends the run
+# with its reason. Lost output is an error.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -44,7 +44,7 @@ mkfifo fifo
 cat f.csv > fifo &
 run -p 3 "$items from fifo group by city"
 check_rows "a FIFO"
-# As programs have it that others start with sockets for standard streams.
+# Some programs get sockets for standard streams.
 if command -v perl > /dev/null; then
 	# shellcheck disable=SC2016
 	perl -MSocket -e 'socketpair(A, B, AF_UNIX, SOCK_STREAM, 0) or die;
@@ -55,7 +55,7 @@ if command -v perl > /dev/null; then
 	check_rows "a socket"
 fi
 
-# Rows are appended all the time: the result has those of one moment.
+# Rows are appended all the time; the result has the rows of one moment.
 {
 	echo id,value
 	seq -f '%.0f,0' 100000
@@ -81,7 +81,7 @@ wait $writer
 
 # --- Processes ----------------------------------------------------------------
 
-# However long the others take to come, and whatever is done about SIGCHLD.
+# A late process changes nothing, nor does a parent that ignores SIGCHLD.
 DFI_OPEN_TIMEOUT=1 run -p 8 "$items from f.csv group by city"
 check_rows "a short timeout"
 env --ignore-signal=CHLD timeout $wait_limit "$aggregate" \
@@ -89,7 +89,7 @@ env --ignore-signal=CHLD timeout $wait_limit "$aggregate" \
 	fail "SIGCHLD ignored: exit status $?"
 check_rows "SIGCHLD ignored"
 
-# One that is killed ends the run, which says so.
+# A process that is killed ends the run, which says so.
 {
 	echo k,v
 	seq -f '%.0f,1' 300000
@@ -118,7 +118,7 @@ grep -q '^aggregate: process [0-2] (pid [0-9]*) was killed by signal 9' err ||
 [ ! -s out ] || fail "a process is killed: something was printed"
 passed
 
-# A limit on files, which memory that processes share counts as.
+# A limit on file sizes, which counts shared memory.
 ret=0
 (
 	ulimit -f 64
@@ -131,8 +131,8 @@ passed
 
 # --- Memory -------------------------------------------------------------------
 
-# In a control group with too little memory for the rows, the values or the rings,
-# nobody is killed.
+# In a control group with too little memory for the rows, the values or the rings, the
+# kernel kills no process.
 limited() # MIB: the exit status goes to $ret; 1 if this machine can't
 {
 	local root group

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_aggregate_values.sh BIN_DIR: the aggregate example gives exact integers,
-# sums that do not depend on how the work is spread, and nulls as SQL has them;
-# what it can't give it refuses, in the user's words.
+# test_aggregate_values.sh BIN_DIR: the aggregate example has exact integers, sums that do
+# not depend on how the work is spread, and nulls as in SQL. It refuses queries that it
+# can't answer, in the user's words.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"

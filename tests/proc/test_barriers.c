@@ -503,8 +503,8 @@ Test(barriers, can_be_opened_again_after_a_loss)
 /* ---- Members that were stopped for too long ------------------------------ */
 
 /*
- * The child was participant 0 of two, until its lease ended; participant 1 has
- * left. That is no shorter than a busy machine may keep the child from renewing
+ * The child was participant 0 of two until its lease ended; participant 1 has
+ * left. The lease is as long as a busy machine may keep the child from renewing
  * it.
  */
 static void start_stopped(struct child *child, struct dfi *dfi)

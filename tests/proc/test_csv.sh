@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_csv.sh BIN_DIR: how the examples read CSV files, tried with aggregate:
-# byte order marks, nulls, and files that are not what they should be, whose
-# errors say what is wrong, where, and in the user's words.
+# test_csv.sh BIN_DIR: the examples read CSV files, here aggregate: byte order marks, nulls,
+# and damaged files. Errors say what is wrong and where, in the user's words.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -41,14 +40,14 @@ refuse() # PATTERN QUERY [ARGUMENT...]
 	n_checks=$((n_checks + 1))
 }
 
-# --- What is read -------------------------------------------------------------
+# --- Good files ---------------------------------------------------------------
 
-# With a mark before a header in quotes, and before one without.
+# A mark before a header in quotes, and before one without.
 printf '\xef\xbb\xbf"city","price"\r\n"a","1"\r\n"b","2"\r\n' > mark.csv
 gives 'a,1 b,2' 'select city, sum(price) from mark.csv group by city'
 printf '\xef\xbb\xbfcity,price\na,1\n' > mark.csv
 gives 'a,1' 'select city, sum(price) from mark.csv group by city'
-# A line end that two pieces of the file share, as it lies at 64 KiB.
+# A line end at 64 KiB, which two pieces of the file share.
 {
 	printf 'a,b\r\n'
 	printf '%65523s,1\r\nx,2\r\n' ''
@@ -57,8 +56,8 @@ gives 'a,1' 'select city, sum(price) from mark.csv group by city'
 	fail "border.csv has no line end at 64 KiB"
 gives '2,3' 'select count(*), sum(b) from border.csv'
 
-# In a table of one column an empty line is a row with a null. The last one is
-# not, as many files end so, unless there are no other values. The first ones
+# In a table of one column an empty line is a row with a null. The last empty line is not,
+# because many files end so, unless there are no other values. Empty lines at the beginning
 # are no header.
 query='select count(*), count(x) from f.csv'
 for rows in '2,1 \n7\n' '2,1 \r\n7\r\n' '2,1 \n7' '1,1 7\n\n' '1,1 7\r\n\r\n' \
@@ -79,7 +78,7 @@ for row in '%65532s\r\n7\r\n' '%65530s\r\n\r\n7\r\n'; do
 done
 printf 'x,y\n\n7,8\n\n' > f.csv
 gives '1,1' "$query"
-# What is printed is read as it was: nulls come first, and may be all there is.
+# Output can be read again: nulls come first, and may be the only rows.
 printf 'k,v,w\n1,,\n2,x,\n3,,\n4,y,\n' > nulls.csv
 for query in '3,2 select v as x from nulls.csv group by v' \
 	'4,0 select max(w) as x from nulls.csv group by k' \
@@ -88,7 +87,7 @@ for query in '3,2 select v as x from nulls.csv group by v' \
 	gives "${query%% *}" 'select count(*), count(x) from f.csv'
 done
 
-# --- What is not as it should be ----------------------------------------------
+# --- Damaged files ------------------------------------------------------------
 
 query='select city, sum(price) from f.csv group by city'
 file() # FORMAT: of printf
@@ -97,7 +96,7 @@ file() # FORMAT: of printf
 	printf "$1" > f.csv
 }
 
-# Columns that are not there.
+# Missing columns.
 file 'city, price\na, 1\n'
 refuse "no column is named 'price': there are 'city', ' price'\$" "$query"
 file 'city;price\na;1\n'
@@ -129,7 +128,7 @@ refuse "f.csv:2: a quote at the wrong place, in column 'city'" "$query"
 file 'city,price\n"a,1\nb",2,3\n'
 refuse 'f.csv:2: the row has 3 fields, but the header 2: it goes on to line 3' "$query"
 
-# Bytes that are no text.
+# Bytes that are not UTF-8.
 printf 'city,price\na,1\n' > plain.csv
 iconv -f UTF-8 -t UTF-16 plain.csv > f.csv
 refuse 'f.csv: the file is in UTF-16, .*iconv -f UTF-16' "$query"
@@ -170,7 +169,7 @@ for name in /dev/stdin /dev/fd/0; do
 done
 refuse "/dev/stdin:1: .* file is empty" 'select count(*) from /dev/stdin' < /dev/null
 
-# Results that would go into their input, by whatever name.
+# Results that would overwrite their input, under any name.
 file 'city,price\na,1\n'
 ln f.csv hard.csv
 ln -s f.csv link.csv
@@ -193,7 +192,7 @@ fi
 mkdir folder.csv
 refuse 'folder.csv: it is a directory' 'select count(*) from folder.csv'
 
-# Nothing of a file drives the terminal.
+# Control characters in a file do not reach the terminal.
 file 'city,price\na,\033]0;title\007\033[2J\302\233x\233\n'
 refuse "f.csv:2: .*x1b.0;title.a.x1b.*xc2.x9bx.x9b" "$query"
 file '\033[2Jcity,price\na,1\n'

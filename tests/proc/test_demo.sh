@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_demo.sh BIN_DIR: the first part of the demo, the join of a package database,
-# on databases as machines have them: packages without a size, with fields that are
-# empty or odd, none at all. And the second part where memory is short. Exits with 77
-# if sqlite3 or dpkg-query is missing.
+# test_demo.sh BIN_DIR: the first part of the demo, the join of a package database, on
+# unusual databases: packages without a size, with empty or odd fields, or no packages.
+# Then the second part where memory is short. Exits with 77 if sqlite3 or dpkg-query is
+# missing.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -95,7 +95,7 @@ timeout $wait_limit "$demo" --admindir "$tmp/db" 10K > out 2>&1 ||
 	fail "10K tuples: exit status $?"
 grep -q '10240 matches, .*: verified in all runs' out || fail "10K tuples: not verified"
 
-# Limits of a group that is around the demo's own count: no size fits in 64 MiB.
+# The limit of an outer control group counts: no size fits in 64 MiB.
 cat > below << END
 for group in /sys/fs/cgroup/memory/dfi-test-$$ /sys/fs/cgroup/dfi-test-$$; do
 	mkdir "\$group/below" 2> /dev/null && break

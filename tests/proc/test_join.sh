@@ -57,11 +57,10 @@ refuse() # STATUS PATTERN ARGUMENT...
 
 # --- Synthetic relations -----------------------------------------------------
 
-# Matches follow from the arguments; the same relations have the same checksum
-# in any number of workers, through flows or without. With a given number of bits
-# there are partitions, however few the inner tuples are. DFI_TEST_WAYS: the
-# number of ways for each two relations, two at least; other ones each time, so that
-# all have their turn.
+# The number of matches follows from the arguments. The same relations have the same
+# checksum with any number of workers, through flows or without. A given number of bits
+# makes partitions, even for few inner tuples. DFI_TEST_WAYS: the number of ways for each
+# pair of relations, at least two. Each pair takes the next ways, so that all are used.
 ways=("--nodes 1" "--nodes 2" "--nodes 2 --loopback"
 	"--nodes 3 --threads 2" "--nodes 1 --threads 5 --loopback"
 	"--nodes 2 --radix-bits 5" "--nodes 3 --radix-bits 4 --strategy replicate"
@@ -98,19 +97,19 @@ synthetic 65536 65536 1 65536 --seed 7
 synthetic 200K 300K 0.25 76800 --zipf 0.9
 synthetic 50000 200000 1 200000 --zipf 1
 synthetic 2 100000 0.75 75000 --zipf 2.5
-# DFI_TEST_DIVISOR: the largest relations are smaller by it.
+# DFI_TEST_DIVISOR divides the size of the largest relations.
 divisor=${DFI_TEST_DIVISOR:-1}
 outer=$(((2 << 20) / divisor))
 synthetic $(((1 << 20) / divisor)) $outer 1 $outer
 
-# What all workers have sent: everything, with --loopback.
+# All workers together have sent everything, with --loopback.
 run --inner 100K --outer 100K --nodes 2 --loopback
 sent=$(awk '/"sent_bytes"/ { n += $2 } END { print n }' json)
 [ "$sent" -eq $((200 * 1024 * 16)) ] || fail "$command: $sent bytes were sent"
 run --inner 10K --outer 10K --no-pin --verify
 expect strategy repartition
 
-# The inner relation goes to all, once; of the outer one nothing travels.
+# The inner relation goes to all workers once; the outer one stays.
 run --inner 1K --outer 300K --nodes 3 --strategy replicate
 expect strategy replicate
 sent=$(awk '/"sent_bytes"/ { n += $2 } END { print n }' json)
@@ -145,8 +144,7 @@ wait $registry || fail "dfi-registry: exit status $?"
 
 # --- Tables ------------------------------------------------------------------
 
-# The join by sqlite3, with the given columns of r (inner) and s (outer). An
-# empty key is no key.
+# Join by sqlite3 on the given columns of r (inner) and s (outer). An empty key is no key.
 by_sqlite() # INNER OUTER INNER_KEY OUTER_KEY COLUMNS
 {
 	sqlite3 :memory: ".mode csv" ".import $1 r" ".import $2 s" \
@@ -162,7 +160,7 @@ files() # INNER INNER_KEY OUTER OUTER_KEY
 table_ways=("--nodes 1" "--nodes 2" "--nodes 3 --threads 2"
 	"--nodes 2 --radix-bits 4" "--nodes 2 --baseline local")
 
-# All ways of joining two files give the same count, sum and rows.
+# Check that all ways of joining two files have the same count, sum and rows.
 tables() # INNER INNER_KEY OUTER OUTER_KEY SUM_COLUMN ARGUMENT...
 {
 	local inner=$1 inner_key=$2 outer=$3 outer_key=$4 sum=$5 how i
@@ -351,7 +349,7 @@ find_node() # PARENT
 	done
 }
 
-# At any time: the others end, nothing hangs, and the report names the node.
+# A node dies at any time: the others end, nothing hangs, and the report names it.
 killed=0
 for delay in 0 0.05 0.2 0.4 0.6 0.8; do
 	command="radix_join, node 1 killed after $delay s"

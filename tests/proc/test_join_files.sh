@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_join_files.sh BIN_DIR: what the radix join example does to files and to
-# the machine: results replace files as a whole or not at all, inputs are never
-# written, frequent keys cost what the rows cost, limits are told, and it ends at
-# once when it is told to, with nobody left.
+# test_join_files.sh BIN_DIR: the radix join example and files: results replace files as a
+# whole or not at all, and inputs are never written. Frequent keys cost as much as their
+# rows. Errors name limits. A signal ends all its processes at once.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -86,8 +85,8 @@ ln -s later.csv dangling.csv
 succeed --output dangling.csv
 [ -L dangling.csv ] && [ -s later.csv ] || fail "$command: no later.csv"
 
-# What is no regular file gets the rows directly. Nothing else comes between them:
-# the report goes to standard error where they go to standard output.
+# A pipe or device gets the rows directly and nothing else: if rows go to standard output,
+# the report goes to standard error.
 for output in /dev/stdout /dev/fd/1 out; do
 	for format in "" --json; do
 		# shellcheck disable=SC2086
@@ -107,7 +106,7 @@ refuse "Is a directory" --output folder
 refuse "names no file" --output "new/"
 refuse "cannot write to its folder" --output nowhere/new.csv
 
-# A join that fails leaves the earlier result. So does one that is killed.
+# A join that fails, or is killed, leaves the earlier result.
 echo earlier > new.csv
 echo 'k,v,w' > s.csv
 echo '1,2' >> s.csv
@@ -127,7 +126,7 @@ fi
 
 # --- Frequent keys -------------------------------------------------------------
 
-# A key on both sides so often that no program visits each pair: 4e10 of them.
+# A key that is so frequent on both sides that there are 4e10 pairs.
 # The same key as a text and as an integer, at the rows' end, with a sum.
 for key in same 7; do
 	awk -v key=$key 'BEGIN { print "k,v"
@@ -147,7 +146,7 @@ done
 
 # --- An end from outside ---------------------------------------------------------
 
-# All rows of that are 4e10: it runs until it is told to end.
+# With 4e10 rows of output, it runs until a signal ends it.
 processes() # PID...: of them, those that run
 {
 	local pid name state rest
@@ -161,7 +160,7 @@ processes() # PID...: of them, those that run
 echo earlier > new.csv
 for signal in INT TERM KILL; do
 	command="radix_join --output new.csv, then SIG$signal"
-	# A shell's background jobs ignore SIGINT, but this one is not to.
+	# A shell's background jobs ignore SIGINT; this one must not.
 	(trap - INT; exec env --default-signal=INT "$join" --nodes 2 \
 		--inner-csv r.csv --inner-key k --outer-csv s.csv \
 		--outer-key k --output new.csv > out 2> err) &
@@ -173,7 +172,7 @@ for signal in INT TERM KILL; do
 	done
 	begin=$SECONDS
 	kill -$signal $parent
-	# They end at once. A busy machine may take seconds for that.
+	# They end at once, which takes a busy machine some seconds.
 	until [ -z "$(processes $parent "${nodes[@]}")" ]; do
 		[ $((SECONDS - begin)) -le 10 ] ||
 			fail "$command: $(processes $parent "${nodes[@]}") is left"
@@ -190,7 +189,7 @@ done
 
 # --- The start -------------------------------------------------------------------
 
-# How SIGCHLD was set by whoever started it makes no difference.
+# A parent's setting of SIGCHLD makes no difference.
 rows 50 x > r.csv
 rows 50 y > s.csv
 command="radix_join with SIGCHLD ignored"
@@ -198,8 +197,8 @@ timeout $wait_limit env --ignore-signal=CHLD "$join" --nodes 2 \
 	--inner 1K --outer 1K > out 2> err || fail "$command: exit status $?"
 grep -q '^verified: true' out || fail "$command: not verified"
 
-# A node that is slower than --timeout, which is for other machines, is waited for:
-# here it is stopped for longer than that, as soon as it is there.
+# --timeout is for other machines, so the program waits for a slower node of this one: here
+# the node is stopped for longer, right after its start.
 command="radix_join --timeout 1 with a slow node"
 "$join" --nodes 2 --inner 1K --outer 1K --timeout 1 > out 2> err &
 parent=$!
@@ -214,7 +213,7 @@ kill -CONT "$node"
 wait $parent || fail "$command: exit status $?"
 n_checks=$((n_checks + 1))
 
-# What the user spells wrong is told, and is no crash.
+# A misspelt argument is an error with a text.
 refuse "no column is named 'nokey'" --outer-key nokey --output new.csv
 refuse "no column is named 'nokey'" --inner-key nokey --output new.csv
 refuse "no column is named 'nokey'" --sum inner:nokey --output new.csv
@@ -227,7 +226,7 @@ if grep -q $'\033' err; then
 	fail "$command: an escape sequence of a cell is printed"
 fi
 
-# A pipe is read once, and so serves as one of both only.
+# A pipe can be read once, so it can be only one of both inputs.
 rows 50 x > r.csv
 mv s.csv t.csv
 mkfifo s.csv
@@ -238,7 +237,7 @@ grep -q '^matches *50$' out || fail "$command: $(grep matches out)"
 refuse "can be read only once" --inner-csv /dev/stdin --outer-csv /dev/stdin \
 	< <(cat t.csv)
 
-# Standard output that does not take all is an error.
+# Standard output that does not take all rows is an error.
 command="radix_join > /dev/full"
 ret=0
 "$join" --nodes 1 --inner 1K --outer 1K > /dev/full 2> err || ret=$?
@@ -247,8 +246,7 @@ grep -q "No space left" err || fail "$command: no word of it"
 
 # --- Memory ----------------------------------------------------------------------
 
-# The limit of a control group, or of one around it, is told as if there were no
-# more memory.
+# The limit of a control group, or of an outer one, is an error as if memory were full.
 limit_memory() # GROUP BYTES: 0, or 1 if this machine can't
 {
 	mkdir "$1" 2> /dev/null || return 1

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_join_machines.sh BIN_DIR: the radix join in several invocations, as on
-# several machines, which meet at one registry: right answers, and a named error
-# on all sides, soon, when one is missing or dies. (Between machines it is run by
-# tests/testbed/join.sh.)
+# test_join_machines.sh BIN_DIR: the radix join in several invocations, as on several
+# machines, with one registry. Answers are right. If an invocation is missing or dies, all
+# others soon have an error that names it. (tests/testbed/join.sh runs it between machines.)
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -30,7 +29,7 @@ member() # NAME FILE
 	sed -n "s/^  \"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$2"
 }
 
-# The names of all members, on any level.
+# Prints the names of all members of the JSON, on any level.
 members() # FILE
 {
 	sed -n 's/^ *\("[a-z_]*"\):.*/\1/p' "$1" | sort -u
@@ -70,8 +69,7 @@ other() # FIRST_NODE ARGUMENT...
 	other=$!
 }
 
-# An invocation ends, within its time limit, with this status and a text that
-# matches.
+# Check that an invocation ends in time with this status and a text that matches.
 ends() # NAME PID STATUS [PATTERN]
 {
 	local ret=0
@@ -82,8 +80,8 @@ ends() # NAME PID STATUS [PATTERN]
 	n_checks=$((n_checks + 1))
 }
 
-# Likewise, after somebody was killed: with status 1 and such a text; or well, if
-# that came when it had all it needed, which is not counted.
+# Check the same after a process was killed: status 1 and such a text. An invocation that
+# had all it needed may end well, and is not counted.
 suffers() # NAME PID PATTERN
 {
 	local ret=0
@@ -107,7 +105,7 @@ refuse() # STATUS PATTERN ARGUMENT...
 	n_checks=$((n_checks + 1))
 }
 
-# Start a command in a folder of its own, beside others: most of them wait.
+# Start a command in its own folder, beside others: most of the time they wait.
 start() # COMMAND...
 {
 	local folder=${*// /-}
@@ -122,7 +120,7 @@ start() # COMMAND...
 	started+=("$!:$folder")
 }
 
-# The ends of what start() has started.
+# Check the ends of the commands of start().
 finish()
 {
 	local job checks runs
@@ -200,10 +198,10 @@ ends 1 $other 1 'node-1: .*key'
 stop_registry
 unset DFI_REGISTRY_KEY
 
-# --- Somebody doesn't come ---------------------------------------------------
+# --- An invocation is missing ------------------------------------------------
 
-# Limits that pass, and so long that, before the first of them, all that are to
-# come have come, each of which may be late for 2 s.
+# These time limits pass. Before the first of them, all invocations that start have come,
+# though each may be late by 2 s.
 
 missing()
 {
@@ -228,7 +226,7 @@ too_many()
 	ends first $first 1 'not all nodes came in 8 s.*target 1 of 2: nobody'
 }
 
-# Two of the same number.
+# Two invocations with the same number.
 twice()
 {
 	local one
@@ -262,10 +260,10 @@ done
 finish
 [ $((SECONDS - began)) -le 120 ] || fail "waiting took $((SECONDS - began)) s"
 
-# --- Somebody dies -----------------------------------------------------------
+# --- A process dies ----------------------------------------------------------
 
-# Kill the process of this run with this name and arguments while the given one
-# runs. Whether there was one.
+# Kill the process of this run with this name and arguments while the given process runs.
+# Fails if there was none.
 kill_process() # PID NAME ARGUMENTS
 {
 	local directory name arguments
@@ -285,7 +283,8 @@ kill_process() # PID NAME ARGUMENTS
 	return 1
 }
 
-# While all wait for one that never comes: the others end at once, and say why.
+# A process dies while all wait for one that never comes: the others end at once, and say
+# why.
 died_waiting()
 {
 	local began=$SECONDS
@@ -300,8 +299,8 @@ died_waiting()
 	[ $((SECONDS - began)) -lt 100 ] || fail "$run: it was waited for"
 }
 
-# At any time, unless the join was faster: the others end, and say why.
-# A process that is killed while it attaches another breaks its answer off.
+# A process dies at any time, unless the join was faster: the others end, and say why. A
+# process that is killed while another attaches to it breaks off its answer.
 died='died or closed before the end|aborted|process at [^ ]* is gone|nobody can any more'
 
 node_dies() # DELAY
@@ -332,7 +331,7 @@ for delay in 0 0.2 0.5; do
 	start node_dies $delay
 done
 finish
-# Not all at once: each takes memory.
+# A few at a time: each takes memory.
 for delay in 0 0.2 0.5; do
 	start first_dies $delay
 done

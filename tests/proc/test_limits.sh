@@ -15,7 +15,8 @@ query="SELECT k, SUM(v) FROM \"$tmp/r.csv\" GROUP BY k"
 join=(--nodes 2 --inner-csv "$tmp/r.csv" --inner-key k --outer-csv "$tmp/r.csv"
 	--outer-key k)
 
-# With stacks of 1 GiB, the library's threads take the first ones that there is room for.
+# Each thread has a stack of 1 GiB. The library's threads start first, so the limit grows
+# until a thread of the program is the one without room.
 short_of() # LIMIT OPTION PROGRAM [ARGUMENT]...
 {
 	local gb rc
@@ -62,7 +63,7 @@ wide 0 "${join_wide[@]}" --sum inner:v
 wide 0 "${join_wide[@]}" --output "$tmp/joined.csv" --columns inner:v,outer:v
 wide 1 "${join_wide[@]}" --output "$tmp/joined.csv" --columns inner:long
 
-# The kernel would end what fills more memory than its control group may.
+# The kernel would end a process that fills more memory than its control group may.
 no_room() # MIB ADVICE PROGRAM [ARGUMENT]...
 {
 	local status=1
@@ -91,7 +92,7 @@ export DFI_REGISTRY
 "$bin/dfi-registry" --print-address --listen "$DFI_REGISTRY" > "$tmp/address" &
 await "$tmp/address"
 no_room 48 --memory dfi-kv --id 0 --replicas 3 --bootstrap
-# What fits runs.
+# Programs that fit run.
 in_memory $((128 << 20)) timeout 60 "$bin/dfi-kv-run" --replicas 1 --memory 1 \
 	--clients 1 --workload a --seconds 0.1 --warm-up 0.1 > "$tmp/out" 2>&1
 [ $rc = 125 ] || [ $rc = 0 ] ||

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_modules.sh BIN_DIR LIBDFI_SO OTHER_MODULE: libdfi.so opens libdfi-verbs.so from
-# its own folder when it needs RDMA, and libdfi-tls.so for TLS, and tells what is wrong
-# with them. Flows over shared memory need no module.
+# test_modules.sh BIN_DIR LIBDFI_SO OTHER_MODULE: libdfi.so opens libdfi-verbs.so from its
+# own folder when it needs RDMA, and libdfi-tls.so for TLS. Errors say what is wrong with
+# them. Flows over shared memory need no module.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -35,15 +35,15 @@ tells_twice() # TEXT: an endpoint that needs RDMA, and the list of devices
 	tells "$1"
 }
 
-# There is none.
+# A module is missing.
 run hello_flow || fail "hello_flow needs a module: $(cat "$tmp/out")"
 tells_twice "there is no file $module: build DFI with -DDFI_VERBS=ON"
 
-# One elsewhere counts for nothing.
+# A module in another folder does not count.
 cp "$other" "$tmp/elsewhere/libdfi-verbs.so"
 (cd "$tmp/elsewhere" && here=$here:$tmp/elsewhere tells_twice "there is no file $module")
 
-# The folder is known where the library was named by a relative path.
+# The folder is known also if the library was loaded by a relative path.
 (cd "$tmp" && here=here && tells_twice "there is no file $module")
 
 cp "$other" "$module"
@@ -57,7 +57,7 @@ tells "install libibverbs1 and librdmacm1"
 cp "$(ldd "$library" | awk '/libprotobuf-c/ { print $3 }')" "$module"
 tells_twice "$module is no module of DFI"
 
-# A registry with a key needs the one for TLS, and so does RDMA.
+# A registry with a key needs the module for TLS, and so does RDMA.
 "$bin/dfi-registry" keygen "$tmp/key" > "$tmp/out"
 listen() # ends at once, or when it is told to
 {
@@ -67,7 +67,7 @@ listen() # ends at once, or when it is told to
 ! listen || fail "a registry with a key needs no module"
 tells "$here/libdfi-tls.so: build DFI with -DDFI_TLS=ON"
 
-# The right ones, whatever devices there are.
+# The right modules are opened, with devices or without.
 real=${library%/*}
 if [ -e "$real/libdfi-verbs.so" ]; then
 	cp "$real/libdfi-verbs.so" "$module"

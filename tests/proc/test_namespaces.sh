@@ -4,7 +4,7 @@
 # test_namespaces.sh BIN_DIR WORKER: processes in other PID, user, mount and
 # network namespaces than the registry or each other. The registry serves allowed
 # users from any namespace, and refuses users that it can't tell apart. Memory is shared
-# where it can be; errors name what is in the way. Only root can play them.
+# where it can be; errors name the obstacle. Only root can run this test.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -57,7 +57,7 @@ as() # UID COMMAND...
 	setpriv --reuid "$uid" --regid "$uid" --clear-groups "$@"
 }
 
-# Neither side of an allowed user sees the other's number of a process.
+# Neither process of an allowed user sees the other's process number.
 with=(unshare --pid --fork setpriv --reuid 70001 --regid 70001 --clear-groups)
 start "unix:$tmp/users/sock" --allow-user 70002
 export DFI_REGISTRY=unix:$tmp/users/sock
@@ -68,7 +68,7 @@ DFI_REGISTRY_USER=70001 as 70002 "$bin/dfi-info" nodes > "$tmp/out" 2>&1 ||
 has "$tmp/out" "not visible here) runs as user 70003"
 stop
 
-# All look alike to a registry whose namespace maps nobody.
+# All users look alike to a registry whose namespace maps none.
 with=(setpriv --reuid 70001 --regid 70001 --clear-groups unshare --user)
 start "unix:@dfi-test-unmapped-$$"
 export DFI_REGISTRY=unix:@dfi-test-unmapped-$$
@@ -100,7 +100,7 @@ with=()
 start "unix:$tmp/sock"
 export DFI_REGISTRY=unix:$tmp/sock
 
-# What a service with ProcSubset=pid sees, or one without /proc.
+# A service with ProcSubset=pid, and one without /proc.
 cat > "$tmp/subset" << 'END'
 mount -t proc -o subset=pid proc /proc && exec "$@"
 END

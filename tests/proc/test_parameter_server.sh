@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_parameter_server.sh BIN_DIR: what the example parameter_server says of its
-# arguments, and that it loses no output in silence.
+# test_parameter_server.sh BIN_DIR: the example parameter_server explains its arguments, and
+# lost output is an error.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_programs.sh BIN_DIR HOLDER: the programs do what README says: hello_flow,
-# the bench with its JSON, dfi-registry with dfi-info, while HOLDER (holder.c)
-# has a flow.
+# test_programs.sh BIN_DIR HOLDER: hello_flow, dfi-bench with its JSON, and dfi-registry
+# with dfi-info do what README says, while HOLDER (holder.c) has a flow.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -45,7 +44,7 @@ for arguments in "1 7 9" "3 20000 12" "2 20000 5 3"; do
 		fail "parameter_server $arguments: $(cat "$tmp/weights")"
 	has "$tmp/weights" 'the weights are right'
 done
-# 193 copies of 100,000,000 weights. They are refused before anybody is killed.
+# 193 copies of 100,000,000 weights are refused before the kernel kills a process.
 if [ "$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)" -lt 150000000 ]; then
 	if timeout $wait_limit "$bin/parameter_server" 64 100000000 1 64 \
 		> "$tmp/weights" 2>&1; then
@@ -94,7 +93,7 @@ done
 if "$bin/dfi-bench" raw --role source > /dev/null 2>&1; then
 	fail "dfi-bench raw takes a role"
 fi
-# Without flows, a transport would mean nothing.
+# Without flows there is no transport to choose.
 for command in raw sequencer; do
 	if "$bin/dfi-bench" $command --transport shm > /dev/null 2> "$tmp/log"; then
 		fail "dfi-bench $command takes a transport"
@@ -127,7 +126,7 @@ if ! grep -q __asan_init "$bin/dfi-bench"; then
 	done
 fi
 
-# To all: one copy, or one more for each target; and the replies of all.
+# Replication: one copy, or one more for each target; and the replies of all.
 "$bin/dfi-bench" replicate --targets 1,3 --tuple-size 16,24 --verify \
 	--bytes 256K --repeat 1 --json > "$tmp/replicate" 2> "$tmp/log" ||
 	fail "dfi-bench replicate: $(cat "$tmp/log")"
@@ -189,7 +188,7 @@ for where in "taskset -c $cpu $bin/dfi-bench latency" "$bin/dfi-bench latency --
 done
 "$bin/dfi-bench" raw --tuple-size 16,21 "${quick[@]}" > "$tmp/raw" 2> "$tmp/log" ||
 	fail "dfi-bench raw: $(cat "$tmp/log")"
-# What is wrong is named, and what is allowed.
+# Errors name the wrong value and the allowed ones.
 refuses() # WORD ARGUMENT...
 {
 	if "$bin/dfi-bench" "${@:2}" > /dev/null 2> "$tmp/log"; then
@@ -202,7 +201,7 @@ refuses "--tuple-size '16,7': 7 is not from 8" shuffle --tuple-size 16,7
 refuses "--targets '9': 9 is not from 1 to 8" replicate --targets 9
 refuses "--repeat 'x': not a number from 1" raw --repeat x
 
-# What is misspelt is told the nearest name.
+# An error names the nearest name to a misspelt one.
 misspelt() # NEAREST COMMAND...
 {
 	if "${@:2}" > /dev/null 2> "$tmp/log"; then
@@ -217,7 +216,7 @@ misspelt nodes "$bin/dfi-info" nodess
 misspelt --registry "$bin/dfi-info" --registri x nodes
 misspelt --listen "$bin/dfi-registry" --lisen x
 
-# Output that can't be written is told, by each program.
+# Each program reports output that can't be written.
 lost() # COMMAND...
 {
 	if "$@" > /dev/full 2> "$tmp/log"; then
@@ -291,8 +290,8 @@ has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
 has "$tmp/nodes" "^the holder: host .*, pid $holder, 0 sources, 1 targets, id "
 "$bin/dfi-info" nodes --json > "$tmp/nodes"
 has "$tmp/nodes" '"name": "the holder"' "\"pid\": $holder" '"targets": 1'
-# The output of a command, in the file stat, in which all have answered: dfi-info
-# waits for 2 s, which a busy machine may be late.
+# Repeat a command until all processes have answered; its output is in the file stat.
+# dfi-info waits for 2 s, and a busy machine may be late by more.
 all_answer() # COMMAND...
 {
 	local deadline=$((SECONDS + 60))
@@ -302,7 +301,7 @@ all_answer() # COMMAND...
 		[ $SECONDS -lt $deadline ] || fail "$*: $(cat "$tmp/stat")"
 	done
 }
-# It goes on until nobody reads any more.
+# It goes on until its reader ends.
 watch() # LINES ARGUMENT...
 {
 	"$bin/dfi-info" stat "${@:2}" 2> "$tmp/log" | head -n "$1" || :
@@ -317,7 +316,7 @@ has "$tmp/stat" '"name": "the holder"' "\"pid\": $holder" '"error": null' \
 	'"flow": "held"' '"role": "target"' '"index": 1' '"tuples": 0' \
 	'"gaps": 0' '"lost_segments": 0' \
 	'"long_stalls": 0' '"waits_for": null' '"errors": \[\]' '"time_ns": [1-9]'
-# In PID namespaces of their own, both have the same number.
+# In separate PID namespaces, both have the same number.
 if unshare --pid --fork --kill-child true 2> "$tmp/log"; then
 	unshare --pid --fork --kill-child "$bin/dfi-info" stat --watch=1 \
 		> "$tmp/ready-apart" &
@@ -355,7 +354,7 @@ wait "$watcher" || :
 if grep "[0-9]\{9\} tuples/s" "$tmp/watched"; then
 	fail "dfi-info stat --watch shows what nobody does"
 fi
-# Where no registry can be.
+# Addresses at which there can be no registry.
 no_registry() # ADDRESS TEXT
 {
 	if env -u DFI_REGISTRY "$bin/dfi-info" ${1:+-r "$1"} nodes 2> "$tmp/log"; then
@@ -374,7 +373,7 @@ for wrong in "nodes --watch" "stat --watch=0" "stat --watch=often" "stats"; do
 		fail "dfi-info takes '$wrong'"
 	fi
 done
-# A process that doesn't answer is said to be so.
+# A process that doesn't answer is shown as such.
 kill -STOP "$holder"
 "$bin/dfi-info" stat > "$tmp/stat"
 kill -CONT "$holder"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_registry.sh BIN_DIR: dfi-registry over TCP as its help says: keys and
-# certificates, what is refused, and that it serves on.
+# test_registry.sh BIN_DIR: dfi-registry over TCP does what its help says, with keys and
+# certificates. It refuses what it must, and serves on.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -119,7 +119,7 @@ chmod 640 "$tmp/other"
 does_not_start 1 "0600" --listen tcp:0.0.0.0:0 --key "$tmp/other"
 chmod 600 "$tmp/other"
 
-# At all addresses of this machine, of which clients here use one.
+# It listens at all addresses of this machine; clients here use one.
 start --listen tcp:0.0.0.0:0 --key "$tmp/key"
 address=tcp:127.0.0.1:${address##*:}
 serves DFI_REGISTRY_KEY="$tmp/key"
@@ -158,14 +158,14 @@ if "$bin/dfi-registry" --print-address > /dev/full 2> "$tmp/err"; then
 fi
 has "$tmp/err" "No space left"
 
-# A signal ends it also while it waits for another one's lock.
+# A signal ends it also while it waits for the lock of another registry.
 (umask 077 && exec flock --no-fork "$tmp/socket.lock" sleep 300) &
 holder=$!
 until [ -e "$tmp/socket.lock" ]; do sleep 0.05; done
 until ! flock -n "$tmp/socket.lock" true; do sleep 0.05; done
 "$bin/dfi-registry" --listen "unix:$tmp/socket" > "$tmp/out" 2> "$tmp/registry" &
 registry=$!
-# It has done something about SIGTERM, the 15th.
+# Wait until it has a handler for SIGTERM, signal 15.
 until awk '/^Sig(Blk|Cgt)/ && $2 ~ /[4-7c-f]...$/ { found = 1 }
 	END { exit !found }' "/proc/$registry/status"; do
 	kill -0 "$registry" 2> /dev/null || fail "$(cat "$tmp/registry")"
@@ -225,8 +225,8 @@ refuses "DFI_REGISTRY_CA" "${client[@]}"
 address=tcp:127.0.0.2:${address##*:}
 refuses "not for this address" DFI_REGISTRY_CA="$tmp/ca.pem" "${client[@]}"
 stop
-# Other users, at a Unix socket: who is named is served, and trusts the server's
-# user if told to. Only root can play them.
+# Other users, at a Unix socket: the registry serves users that it names. A client trusts
+# the registry's user if a setting says so. Only root can run this part.
 does_not_start 64 "no user 'nobody-of-this-name'" --allow-user nobody-of-this-name
 does_not_start 1 "Unix socket" --listen tcp:127.0.0.1:0 --allow-user 65534
 as() # UID VARIABLE=VALUE...: whether that user is served
@@ -246,7 +246,7 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --clear-groups \
 	has "$tmp/err" "runs as user 65532"
 	has "$tmp/err" "to serve it, start the registry with --allow-user"
 	stop
-	# Nor does root trust whoever took an address first.
+	# Root does not trust the user that took an address first.
 	run_as=(setpriv --reuid 65534 --clear-groups)
 	start --listen "unix:@dfi-test-$$"
 	refuses "to trust that user, set DFI_REGISTRY_USER=65534"

@@ -12,7 +12,7 @@ here=$(dirname "$0")
 
 limit=$((256 << 20))
 
-# The folder of a group with that limit, and the file that has it.
+# Prints the folder of a group with that limit, and the file that has it.
 make_group()
 {
 	local mount
@@ -42,7 +42,7 @@ cleanup()
 {
 	end_children
 	wait
-	# The kernel may not be done with those that have ended.
+	# The kernel may still be at work on processes that have ended.
 	for ((i = 0; i < 100; i++)); do
 		rmdir "$group/inner" "$group" 2> /dev/null && break
 		sleep 0.1

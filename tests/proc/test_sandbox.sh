@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_sandbox.sh BIN_DIR FORBID: programs where a sandbox forbids calls (forbid.c), or
-# has no /proc, do without, or say what is forbidden.
+# test_sandbox.sh BIN_DIR FORBID: programs in a sandbox that forbids calls (forbid.c) or has
+# no /proc run without these, or say what is forbidden.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -35,12 +35,12 @@ says() # WORDS COMMAND...: they are in its error
 	grep -q -- "$1" "$tmp/log" || fail "${*:2}: no '$1' in: $(cat "$tmp/log")"
 }
 
-# A result that is there already is replaced.
+# An existing result is replaced.
 : > "$tmp/result.csv"
 runs "$forbid" faccessat2 EPERM "$bin/radix_join" "${join[@]}" --output "$tmp/result.csv"
 [ -s "$tmp/result.csv" ] || fail "radix_join --output wrote nothing"
 
-# A file without a name may get none.
+# A file without a name can't be given one.
 for error in EPERM ENOSYS; do
 	rm "$tmp/result.csv"
 	runs "$forbid" linkat $error "$bin/radix_join" "${join[@]}" --output "$tmp/result.csv"
@@ -64,7 +64,7 @@ if command -v prlimit > "$tmp/log"; then
 	says 'ulimit -f' prlimit --fsize=100 "$bin/dfi-bench" "${bench[@]}"
 fi
 
-# A thread that fails ends the round: the others wait for it no longer.
+# A thread that fails ends the round, so the others do not wait for it.
 says '^dfi-bench: target 0: .*seccomp' "$forbid" fallocate EPERM "$bin/dfi-bench" "${bench[@]}"
 ! grep -q 'nobody has opened' "$tmp/log" || fail "dfi-bench waits: $(cat "$tmp/log")"
 

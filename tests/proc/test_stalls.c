@@ -524,7 +524,7 @@ static void use_up_receives(struct dfi_source *source, uint32_t receives)
 	}
 }
 
-/* What has arrived, and what the target then knew, is unknown here. */
+/* The test can't know how much has arrived, or what the target knew then. */
 static void expect_end_or_loss(struct child *target, uint32_t sent)
 {
 	static const char end[] = "target 0 ended ";

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_texts.sh BIN_DIR: what a wrong command line makes programs say names it, and
-# never drives the terminal.
+# test_texts.sh BIN_DIR: the errors of wrong command lines name the argument, and never
+# send control characters to the terminal.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -11,7 +11,7 @@ tmp=$(mktemp -d)
 trap 'end_children; rm -rf "$tmp"' EXIT
 cd "$tmp"
 
-# Nobody sets what the programs would say more of.
+# No setting adds lines to the output.
 unset "${!DFI_@}"
 # A colour, the title of a terminal, a byte that is not UTF-8, a C1 control.
 hostile=$'\e[31m\e]0;x\a\xff\xc2\x9b'
@@ -69,14 +69,14 @@ refused '\\x1b.*is not an option' dfi-kv-run "$hostile"
 refused 'no command .\\x1b.*: the nearest is ' dfi-kv-client "$hostile"
 refused '--replicas: .\\x1b' dfi-kv-client --replicas "$hostile" get a
 
-# A value may begin as an option does.
+# A value may begin like an option.
 refused "--watch: '-1' is not a number" dfi-info --watch=-1 stat
 refused "--theta: '-1' is not a number" dfi-kv-load --theta -1
 refused "--inner: '--x' is no number" radix_join --inner --x
 
 refused '\\x1b\[31m' example-estimate "$hostile"
 
-# Nor does a number have blanks or a sign, also where it would wrap to a good one.
+# A number has no blanks and no sign, also where it would wrap to a good one.
 for number in -1 -18446744073709551615 ' 1' +1 1x 1.5 '' 18446744073709551617; do
 	refused "--id: '$number' is not a whole number from 0 to " \
 		dfi-kv --id "$number" --replicas 3

@@ -30,8 +30,8 @@ exec 3> "$tmp/hold"
 await "$tmp/ready"
 echo r >&3
 
-# Until the holder has written its tuples; dfi-info waits for 2 s, which a busy machine
-# may be late.
+# Wait until the holder has written its tuples. dfi-info waits for 2 s, and a busy machine
+# may be late by more.
 deadline=$((SECONDS + 60))
 until "$bin/dfi-info" stat > "$tmp/stat"
 	grep -q "posted *[1-9][0-9]* writes of [1-9]" "$tmp/stat"; do

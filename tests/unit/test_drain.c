@@ -121,7 +121,7 @@ Test(drain, waits_for_a_target_that_wants_no_more, .timeout = 300)
 	cr_assert_gt(looks, 3);
 }
 
-/* Nobody misses what it has not acknowledged by then. */
+/* A write that has no acknowledgement by then is not missed. */
 Test(drain, ends_at_a_target_that_wants_no_more_and_is_quiet, .timeout = 300)
 {
 	start(UINT32_MAX, 1, DFI_WAIT_BLOCK);

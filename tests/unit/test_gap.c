@@ -321,7 +321,7 @@ static int consume_on(void)
 	return ret;
 }
 
-/* Nobody reads its segments. */
+/* No reader takes its segments. */
 static void end_in_vain(uint32_t index)
 {
 	cr_assert_eq(dfi_source_close(sources[index]), -ECONNRESET);

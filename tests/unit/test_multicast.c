@@ -529,7 +529,7 @@ static void begin_holding(struct holding *holding, pthread_t *thread)
 	sem_wait(&holding->entered);
 }
 
-/* Whatever has waited for the thread until it ran again is too late. */
+/* Calls that have waited until the thread ran again are too late. */
 static void end_holding(struct holding *holding, pthread_t thread)
 {
 	bool in_time = atomic_load(&holding->held);

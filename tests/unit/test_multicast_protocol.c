@@ -152,7 +152,7 @@ static void is_quiet(const struct net *net)
 	cr_assert_eq(net->sources[0].protocol.counts.resent, 0);
 	cr_assert_eq(net->targets[0].views[0].protocol.counts.asked, 0);
 	cr_assert_eq(net->targets[0].views[0].protocol.counts.repeated, 0);
-	/* Nobody had to wait for a probe. */
+	/* No source had to wait for a probe. */
 	cr_assert_lt(net->now, 30 * NS_PER_MS);
 }
 
@@ -734,7 +734,7 @@ static void run_ordered_deaths(bool notify)
 	cr_assert_gt(n_whole, 0);
 }
 
-/* Some die with positions for which they have sent no segment. */
+/* Some sources die with positions for which they have sent no segment. */
 Test(multicast_protocol, dead_source_ends_the_order_behind_a_beginning)
 {
 	run_ordered_deaths(false);

@@ -1356,7 +1356,7 @@ Test(multicast_rules, o5_gap_that_was_overtaken_is_asked_for_as_a_whole)
 	stop_ordered(receiver);
 }
 
-/* Nobody will tell the positions of the rest. */
+/* The positions of the rest will not come. */
 Test(multicast_rules, o5_dead_source_is_cut_behind_what_can_be_reported)
 {
 	struct receiver *receiver = start_ordered(0);
@@ -1479,7 +1479,7 @@ Test(multicast_rules, reader_that_is_not_lossy_refuses_gaps)
 	receiver.reader.lossy = false;
 	cr_assert_eq(reader_take(&receiver.reader, &payload, &bytes), -EBADMSG);
 	receiver.reader.lossy = true;
-	/* Nor more than a ring, nor none. */
+	/* A gap of no segment, or of more than a ring, is refused as well. */
 	atomic_set(&receiver.reader.head->state,
 	    footer_state(0, W + 1, FOOTER_FLAG_LOST));
 	cr_assert_eq(reader_take(&receiver.reader, &payload, &bytes), -EBADMSG);

@@ -56,7 +56,7 @@ Test(pace, is_not_long)
 	cr_assert_eq(wait_after(&stream, 1, 800 * US), 2000 * US);
 }
 
-/* Nor before the first segment is known, nor after a silence. */
+/* There is no pace before the first segment, nor after a quiet time. */
 Test(pace, is_not_for_what_comes_seldom)
 {
 	struct pace pace = { .segments = 2 };
@@ -101,7 +101,8 @@ Test(pace, in_vain_is_not_repeated_soon)
 	cr_assert_geq(paces, 2);
 }
 
-/* Nor if each message takes several segments, unless no pace is longer. */
+/* There is none if each message takes several segments, unless no pace is
+ * longer. */
 Test(pace, in_vain_may_bring_some_segments)
 {
 	struct stream stream;
@@ -117,7 +118,8 @@ Test(pace, in_vain_may_bring_some_segments)
 		}
 }
 
-/* Nor if a message of two segments now and then looks like a stream. */
+/* There is none if a message of two segments now and then looks like a stream.
+ */
 Test(pace, in_vain_half_of_the_time_is_seldom_repeated)
 {
 	struct stream stream = stream_start();

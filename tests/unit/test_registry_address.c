@@ -321,7 +321,8 @@ Test(address, a_lock_of_the_directory_keeps_no_registry_from_its_place)
 	close(fd);
 }
 
-/* Whatever is at the lock's name, nothing is replaced without a lock. */
+/* Without a lock nothing is replaced, also if the lock's name is something
+ * else. */
 static void expect_no_lock(const char *address, const char *why)
 {
 	struct dfi_registry *registry;

@@ -252,7 +252,7 @@ enum {
 	N_WATCHES = 65536,
 };
 
-/* What watches of a lost client hear, on its loop's thread. */
+/* The reports to watches of a lost client, on its loop's thread. */
 struct loss {
 	_Atomic unsigned n;
 	int64_t first, last;

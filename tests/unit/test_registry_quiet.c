@@ -24,7 +24,7 @@
 /* So long that it does not end because this process did not run. */
 #define LEASE_MS 2000
 
-/* Where others don't listen, who would take a port before it is bound again. */
+/* At this address no other program takes a port before it is bound again. */
 #define OWN_ADDRESS "tcp:127.0.0.2:0"
 
 /* The error of connect(), and how often it has failed; 0: no error. */
@@ -181,10 +181,10 @@ Test(quiet_time, is_not_that_of_a_registry_that_hangs)
 	fails_with = 0;
 	first = accept(listening, NULL, NULL);
 	await_end(first);
-	/* That attempt has failed when there is another one. */
+	/* The attempt has failed by the time that the next begins. */
 	second = accept(listening, NULL, NULL);
 	ear_expect(&ear, "LOST ");
-	/* Nor has its machine been silent all that time. */
+	/* Its machine has answered in that time. */
 	fails_with = EHOSTUNREACH;
 	await_end(second);
 	await_attempts(2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a registry and its clients find or tell one after the other: many
+ * Long walks of a registry and its clients, one entry after the other: many
  * watches, many connections. With a walk over all of them for each one, a test
  * would take 10^9 steps. The limits are processor time of this thread.
  */

@@ -28,7 +28,7 @@ static enum footer_side side;
 static bool late; /* positions in an order come after they were asked
 		   * for */
 
-/* One of the rings is as over a network, from which things come late. */
+/* One of the rings stands for one over a network: its credit comes late. */
 #define FAR 1
 
 struct fixture {

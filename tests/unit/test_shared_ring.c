@@ -322,7 +322,7 @@ Test(shared_ring, segments_that_were_not_granted_are_not_taken)
 	for (i = 0; i < N_READERS; i++) {
 		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);
 		cr_assert_not_null(strstr(dfi_errmsg(), "key"));
-		/* Nor those of another source. */
+		/* Segments of another source do not count. */
 		cr_assert_null(dfi__shm_ops.region.granted(f.regions[i], 0,
 		    f.replica_writer.shared_ring.region->name.key, &size));
 	}
@@ -385,7 +385,7 @@ Test(shared_ring, region_that_no_ring_needs_is_not_mapped)
 		cr_assert_eq(dfi__shm_pass_grant(
 				 &name, &request, fd, WAIT_LIMIT(soon())),
 		    -EBADMSG);
-		/* Nor is it for a region that there isn't. */
+		/* A grant for a region that does not exist is none. */
 		request.base.key ^= 1;
 		cr_assert_eq(dfi__shm_pass_grant(
 				 &name, &request, fd, WAIT_LIMIT(soon())),

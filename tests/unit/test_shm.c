@@ -528,7 +528,7 @@ static void *hold_owner(void *arg)
 	return NULL;
 }
 
-/* Even with its request unread, which would turn the answer into a reset. */
+/* The same with its request unread: that would turn the answer into a reset. */
 static void expect_refusal(char *what)
 {
 	char *argv[] = { (char *)DFI_SHM_PEER, owner.transport->address, what,

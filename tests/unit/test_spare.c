@@ -61,7 +61,7 @@ static void stop(struct side *side)
 
 static void setup(void)
 {
-	/* However slow this machine is. */
+	/* The limit holds on slow machines as well. */
 	dfi__shm_wait_limit_ns = INT64_MAX;
 	start(&owner);
 	start(&peer);
@@ -301,7 +301,7 @@ static void kill_holder(pid_t pid)
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
 }
 
-/* Nobody knows its next step when it died. */
+/* It is unknown which step it would have done next when it died. */
 static void try_killed(bool before)
 {
 	struct region *region = create(SIZE);
@@ -403,7 +403,7 @@ Test(spare, old_name_opens_nothing)
 	cr_assert_eq(open_at(&owner, &name, &remote), -ECONNRESET);
 	cr_assert_null(remote);
 	destroy(region);
-	/* Nobody got it by that. */
+	/* That granted it to no process. */
 	cr_assert_eq(count_files(), 1);
 	pass_by(SIZE);
 	cr_assert_eq(count_files(), 1);

@@ -208,7 +208,7 @@ Test(verbs, loss_of_a_writer_is_not_that_of_the_next_one)
 	cr_assert_str_eq(
 	    dfi__verbs_ops.ring.writer_why(&export.base, 0, 17), "a break");
 	cr_assert_null(dfi__verbs_ops.ring.writer_why(&export.base, 0, 18));
-	/* Nobody else uses the written memory. */
+	/* The written memory has no other user. */
 	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 1, 18), RING_LOST);
 	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 2, 17), RING_KEPT);
 }
@@ -603,7 +603,7 @@ Test(verbs, memory_that_is_not_there_is_refused_with_need_limit_and_remedy)
 	}
 }
 
-/* Whatever its pages are. */
+/* It works with pages of each size. */
 Test(verbs, address_space_that_is_not_there_is_refused_with_limit_and_remedy)
 {
 	static const uint32_t pages[] = { HUGE_PAGES_NEVER, HUGE_PAGES_TRY,

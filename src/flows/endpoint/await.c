@@ -264,7 +264,7 @@ static struct looks looks_of(const struct dfi_target *target)
 	if (export && atomic_peek(&export->queued)) {
 		looks.at_once = LOOKS_AT_ONCE;
 		looks.cost = WAIT_QUEUE_COST;
-		/* What comes through the queue is seen at once. */
+		/* A look at the queue sees its segments at once. */
 		looks.in_memory = 1;
 	} else {
 		looks.period = LINES_FOR_REST / target->n_readers;

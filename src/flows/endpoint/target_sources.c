@@ -114,7 +114,7 @@ static int check_source(struct dfi_target *target, uint32_t source)
 	bool gone;
 	int ret;
 
-	/* The fate of a source that is held back counts later. */
+	/* A source that is held back is judged later. */
 	if (reader->end || reader->held)
 		return 0;
 	/*
