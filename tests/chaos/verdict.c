@@ -462,7 +462,7 @@ static void check_lost_creator(struct trial *trial, uint32_t e)
 		unjustified(trial, e, "nobody told it of the creator");
 }
 
-/* Until when tuples came to a target that misses no source meanwhile. */
+/* Until this time tuples came to a target that misses no source meanwhile. */
 static int64_t busy_until_ns(const struct trial *trial, uint32_t e)
 {
 	const struct end_board *ends = trial->board->ends;

@@ -101,7 +101,7 @@ static bool wait_for_ok(const struct run *run, unsigned n)
 	return true;
 }
 
-/* Until a command that was begun after the fault has succeeded. */
+/* Wait until a command that began after the fault has succeeded. */
 static bool wait_for_service(struct run *run)
 {
 	const struct timespec pause = { .tv_nsec = 200000 };

@@ -240,7 +240,7 @@ struct sim_counts {
 	    batched; /* segments of several commands, and their commands */
 };
 
-/* How unreliable the network, the disks and the rest are: from the seed. */
+/* How unreliable the network, the disks and the rest are. The seed decides. */
 struct sim_plan {
 	unsigned n, n_members, n_clients, n_keys, n_lanes;
 	unsigned lose, repeat, be_late, refuse; /* in 10,000 */

@@ -50,7 +50,7 @@ static int restore(void *arg, const struct kv_record *record)
 	return 0;
 }
 
-/* Until the record is safe. */
+/* Wait until the record is on the disk. */
 static void promise(struct journal *journal, kv_ballot ballot)
 {
 	const struct timespec pause = { .tv_nsec = 100000 };

@@ -58,7 +58,7 @@ static int consume(void)
 	return dfi_target_consume(target, &tuple);
 }
 
-/* Until the ring is full; a source that blocks is interrupted then. */
+/* Push until the ring is full. A source that blocks is interrupted then. */
 static int fill(void)
 {
 	int ret;

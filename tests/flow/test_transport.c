@@ -772,7 +772,7 @@ Test(stats, show_that_nobody_waits_for_what_is_held)
 	rig_stop(&rig);
 }
 
-/* Until the source says that it sends nothing more now. */
+/* Segments wait until the source says that it sends nothing more now. */
 Test(stats, show_that_segments_with_more_to_come_are_posted_together)
 {
 	struct dfi_transport_stats before, after;

@@ -330,7 +330,7 @@ static void request(unsigned special)
 	fuzz_check(right || rig.refusal == EPROTO || rig.refusal == EACCES);
 }
 
-/* From the listener, only that the device stays. */
+/* The listener reports only events that leave the device in place. */
 static void order_news(unsigned special)
 {
 	static const enum rdma_cm_event_type types[] = {

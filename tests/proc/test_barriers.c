@@ -427,8 +427,8 @@ Test(barriers, count_an_arrival_whose_answer_always_comes_too_late)
 }
 
 /*
- * Until it has arrived, and waits for the other. The registry must know of the
- * arrival; it may be down, or slower than a short timeout.
+ * Wait until the participant has arrived, and waits for the other. The registry
+ * must know of the arrival; it may be down, or slower than a short timeout.
  */
 static void arrive_in_vain(struct dfi_barrier *barrier)
 {

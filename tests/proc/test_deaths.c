@@ -151,7 +151,7 @@ Test(deaths, of_a_source_is_noticed_while_there_is_no_registry)
 	cr_assert_eq(dfi_close(dfi), 0);
 }
 
-/* Its combined tuples, and even those it had sent, make no result. */
+/* Neither its combined tuples nor those that it had sent are in a result. */
 Test(deaths, of_a_source_that_combines_leave_no_results)
 {
 	static const struct dfi_aggregate count = { .function = DFI_COUNT };

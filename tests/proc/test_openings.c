@@ -127,7 +127,7 @@ static unsigned count_mapped_rings(void)
 	return n;
 }
 
-/* Until there is one more of them than before. */
+/* Start an opening and wait until count() is one more than before. */
 static void start_opening(
     struct opening *opening, uint32_t index, unsigned (*count)(void))
 {
@@ -143,7 +143,8 @@ static void start_opening(
 	}
 }
 
-/* Until it waits for the answer of a target, which is stopped. */
+/* Start an opening and wait until it waits for the answer of a stopped target.
+ */
 static void start_asking(struct opening *opening, uint32_t index)
 {
 	start_opening(opening, index, count_sockets);

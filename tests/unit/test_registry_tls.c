@@ -273,7 +273,7 @@ Test(registry_key, a_tls_client_without_one_is_refused)
 	cr_assert_eq(lines_count("\n"), 1);
 }
 
-/* Until the registry closes. */
+/* Read until the registry closes. */
 static void drain(struct raw *raw)
 {
 	char bytes[4096];

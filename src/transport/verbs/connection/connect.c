@@ -210,8 +210,8 @@ static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
 }
 
 /*
- * That the settings have led off the route may be why: say so. ret is the error
- * of which the text is.
+ * Add to the error text of ret that the settings led off the route, if they
+ * did: that may be the reason.
  */
 static int explain(const struct verbs *verbs, const char *peer, int ret)
 {

@@ -26,13 +26,13 @@
  */
 #define LAST_RECEIVE_NS (INT64_C(20) * NS_PER_MS)
 
-/* How often is looked, where somebody waits. */
+/* The time between two looks while a thread waits. */
 #define LOOK_NS (NS_PER_MS / 2)
 
 /*
- * Until a writer's queue pair has asked again, if it was set as ours are: two
- * of its retries, of which each takes up to twice its share as devices count in
- * powers of two. Not for ever, where retries take long.
+ * A connection stays open until the writer's queue pair, if it has our
+ * settings, has asked again: for two of its retries. Each takes up to twice its
+ * share, as devices count in powers of two. Long retries have a limit.
  */
 #define SEE_OFF_RETRIES 2
 #define SEE_OFF_MOST_NS (INT64_C(2) * NS_PER_S)
