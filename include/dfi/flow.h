@@ -80,8 +80,7 @@ enum dfi_source_combining {
  * Which target a tuple of a shuffle flow goes to. In a replicate flow 0 means
  * all targets; DFI_ROUTE_FUNCTION and DFI_ROUTE_DIRECT mean target sets, of at
  * most DFI_MAX_SET_TARGETS, by dfi_source_attr.route_set or
- * dfi_source_choose(). Combiner flows have 0: their targets take groups as
- * DFI_ROUTE_HASH does.
+ * dfi_source_choose(). Combiner flows have 0: groups go by their keys' hash.
  */
 enum dfi_routing {
 	DFI_ROUTE_HASH = 0, /* dfi_hash_partition() of key's hash (route.h) */
@@ -97,8 +96,7 @@ enum dfi_routing {
 enum dfi_transport {
 	/* As DFI_TRANSPORT says where an endpoint is opened, else auto. */
 	DFI_TRANSPORT_DEFAULT = 0,
-	/* Shared memory on one host, else RDMA, else libfabric. */
-	DFI_TRANSPORT_AUTO,
+	DFI_TRANSPORT_AUTO,  /* shm on one host, else verbs, else ofi */
 	DFI_TRANSPORT_SHM,   /* shared memory: all endpoints on one host */
 	DFI_TRANSPORT_VERBS, /* RDMA, also on one host */
 	DFI_TRANSPORT_OFI,   /* libfabric (TCP), also on one host */

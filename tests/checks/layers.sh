@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# layers.sh [ROOT [BUILD]]: includes and calls point one way, and code keeps to the
-# words it may use (CONTRIBUTING.md, "Rules"). Prints file:line: rule for each
-# violation. Calls are looked at in the objects of BUILD, inside src (floors.sh).
+# layers.sh [ROOT [BUILD]]: includes and calls point one way, code keeps to the words it
+# may use, and files and contracts to their sizes (CONTRIBUTING.md, "Rules"). Prints
+# file:line: rule for each violation. Calls are looked at in the objects of BUILD, inside
+# src (floors.sh).
 set -euo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
@@ -293,7 +294,33 @@ check_todos()
 		xargs -r grep -nEH '\b(TO''DO|FIX''ME|XX''X)\b' || true)
 }
 
+# What a reader takes in at once: files, public headers, and what they say about a call.
+check_sizes()
+{
+	local line
+
+	while IFS= read -r line; do
+		report "${line%% *}" "${line#* }"
+	done < <(
+		files_in src | grep '\.c$' | xargs -r wc -l |
+			awk '$2 != "total" && $1 > 600 { print $2 " has " $1 " lines, of 600" }'
+		files_in include | xargs -r wc -l |
+			awk '$2 != "total" && $1 > 250 { print $2 " has " $1 " lines, of 250" }'
+		files_in include src | grep '\.h$' | xargs -r awk '
+			FNR == 1 { lines = 0 }
+			/^\/\*/ { lines = inside = 0 }
+			/^\/\*$/ { inside = 1; next }
+			/^ \*\/$/ { inside = 0; next }
+			inside { lines++; next }
+			/^[a-z_A-Z].*\(/ && lines > 12 {
+				print FILENAME ":" FNR " a contract of " lines \
+					" lines: 12 are enough, or move reasons to docs"
+			}
+			{ lines = 0 }')
+}
+
 check_includes
+check_sizes
 check_words
 check_programs
 check_descriptors

@@ -286,8 +286,8 @@ void dfi__node_info(uint64_t own, const struct node *node,
  *	flows/<name>/<instance>/targets/<j>
  *	flows/<name>/<instance>/combiners/<c>/sources/<i>
  *	flows/<name>/<instance>/combiners/<c>/targets/<c>
- *	barriers/<name>/<i>	(member.h)
- *	sequencers/<name>/counter	(sequencer.c)
+ *	barriers/<name>/<i>	(sync/barrier_members.h)
+ *	sequencers/<name>/counter	(sync/sequencer.c)
  *
  * In a flow with a tree, the entries of senders are below the combiner to which
  * they send. A combiner is a target below itself, and a source below the next
@@ -296,6 +296,7 @@ void dfi__node_info(uint64_t own, const struct node *node,
  * The instance in the key separates entries left by an earlier flow of the same
  * name (docs/decisions/0003-instance-in-key.md).
  */
+
 void dfi__node_key(char key[KEY_SIZE], uint64_t id);
 /* Whether an entry of this node has the node's key. */
 bool dfi__node_is_at(const struct node *node, const char *key);

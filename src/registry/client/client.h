@@ -83,18 +83,16 @@ struct registry_event {
 
 /*
  * Connect to address (see dfi_registry_attr.listen), over TLS if it is TCP and
- * security (may be NULL) names a file, and take a lease. The keys bound to it
- * vanish when this process closes the client, dies, or sends no sign of life
- * for lease_ttl_ms: the loop sends one every third of that. A connection over
- * TCP is lost when the registry's machine acknowledges nothing for that time.
- * lease_ttl_ms 0: the lease ends with the connection only.
+ * security (may be NULL) names a file, and take a lease. Its keys vanish when
+ * this process closes the client, dies, or gives no sign of life for
+ * lease_ttl_ms (50 ms to 1 h; 0: only with the connection). The loop gives one
+ * every third of that, and a TCP connection without any answer is lost then.
  *
- * -EINVAL: not an address, a ttl outside of 50 ms to 1 h, or a file of security
- * is faulty. -EPERM: a TCP address, and nothing authenticates the registry.
- * -ECONNREFUSED: nobody answers there. -EACCES: one side does not trust the
- * other's user, key or certificate. -EPROTO: another version of the protocol,
- * or none, or no TLS. -ENOSPC: the registry's limit of connections.
- * -EHOSTUNREACH, -ETIMEDOUT, -ENOTCONN, -EMFILE, -ENOMEM, -EIO.
+ * -EINVAL: an argument, or a faulty file of security. -EPERM: nothing proves
+ * who a registry at a TCP address is. -EACCES: one side distrusts the other's
+ * user, key or certificate. -EPROTO: another version, or no TLS. -ENOSPC: too
+ * many connections. -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT, -ENOTCONN,
+ * -EMFILE, -ENOMEM, -EIO.
  */
 int dfi__client_open(struct loop *loop, const char *address,
     const struct registry_security *security, uint32_t lease_ttl_ms,
