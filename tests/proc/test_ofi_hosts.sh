@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_ofi_hosts.sh BIN_DIR WORKER: two network namespaces with an Ethernet between
+# test_ofi_hosts.sh BIN_DIR WORKER LOSSY_LINK: two network namespaces with an Ethernet between
 # them stand for two hosts without RDMA. A flow needs the registry's address and key,
-# and nothing else; that its tuples are plain text is logged. When the network is cut,
-# both ends fail in time, also where nothing is sent. Only root can play them.
+# and nothing else; that its tuples are plain text is logged. A network that delays packets
+# and loses some changes nothing. When it is cut, both ends fail in time, also where
+# nothing is sent. Only root can play them.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
-bin=$1 worker=$2
+bin=$1 worker=$2 lossy_link=$3
 here=dfi-a-$$ there=dfi-b-$$
 
 skip()
@@ -72,6 +73,42 @@ has "$tmp/plain.source" '^source 0 ended 0 20000'
 has "$tmp/plain.source" 'by ofi (provider tcp at 10.77.9.2'
 has "$tmp/plain.target" '^target 0 ended 0 20000'
 has "$tmp/plain.target" 'tuples travel as plain text'
+
+# 20 ms each way, of 100 packets one is lost.
+slow_flows()
+{
+	in_a "$worker" -r "$DFI_REGISTRY" -f slow -c 2:2 -n 20000 target:0 target:1 \
+		> "$tmp/slow.target" 2>&1 &
+	target=$!
+	in_b "$worker" -r "$DFI_REGISTRY" -f slow -n 20000 source:0 source:1 \
+		> "$tmp/slow.source" 2>&1 || fail "the sources: $(cat "$tmp/slow.source")"
+	wait $target || fail "the targets: $(cat "$tmp/slow.target")"
+	has "$tmp/slow.source" '^source 0 ended 0 20000'
+	has "$tmp/slow.source" '^source 1 ended 0 20000'
+	has "$tmp/slow.source" 'by ofi (provider tcp at 10.77.8.2'
+	# Numbers of an ordered flow are asked for, one round trip each.
+	in_a "$worker" -r "$DFI_REGISTRY" -f order -c 2:1 -O -n 200 target:0 \
+		> "$tmp/order.target" 2>&1 &
+	target=$!
+	in_b "$worker" -r "$DFI_REGISTRY" -f order -O -n 200 source:0 source:1 \
+		> "$tmp/order.source" 2>&1 || fail "the sources: $(cat "$tmp/order.source")"
+	wait $target || fail "the target: $(cat "$tmp/order.target")"
+	has "$tmp/order.target" '^target 0 ended 0 400'
+}
+if [ -c /dev/net/tun ]; then
+	"$lossy_link" "$here" "$there" 20 1 > "$tmp/link" &
+	await "$tmp/link"
+	ip -n "$here" addr add 10.77.8.1 peer 10.77.8.2 dev lossy
+	ip -n "$there" addr add 10.77.8.2 peer 10.77.8.1 dev lossy
+	ip -n "$here" link set lossy up
+	ip -n "$there" link set lossy up
+	in_a() { ip netns exec "$here" env DFI_OFI_ADDRESS=10.77.8.1 "$@"; }
+	in_b() { ip netns exec "$there" env DFI_OFI_ADDRESS=10.77.8.2 "$@"; }
+	slow_flows
+	in_a() { ip netns exec "$here" "$@"; }
+	in_b() { ip netns exec "$there" "$@"; }
+	echo "flows over a network with delay and loss passed"
+fi
 
 # The source is held after 100 tuples: nothing is sent when the network goes.
 mkfifo "$tmp/go"
