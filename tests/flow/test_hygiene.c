@@ -861,7 +861,8 @@ static int close_descriptors_in_child(const char *registry)
 
 	alarm(LONG_MS / 1000);
 	attr.registry = registry;
-	attr.open_timeout_ms = 500;
+	/* A network has more to open. */
+	attr.open_timeout_ms = over_network() ? 5000 : 500;
 	flow.kind = DFI_SHUFFLE;
 	flow.schema = &kv_schema;
 	flow.n_sources = flow.n_targets = 1;
