@@ -28,6 +28,8 @@ ip link add va netns "$here" type veth peer name vb netns "$there" 2> /dev/null 
 	skip "no veth here"
 ip -n "$here" addr add 10.77.9.1/24 dev va
 ip -n "$there" addr add 10.77.9.2/24 dev vb
+ip -n "$here" addr add fd00:77:9::1/64 dev va nodad
+ip -n "$there" addr add fd00:77:9::2/64 dev vb nodad
 ip -n "$here" link set va up
 ip -n "$there" link set vb up
 ip -n "$here" link set lo up
@@ -73,6 +75,16 @@ has "$tmp/plain.source" '^source 0 ended 0 20000'
 has "$tmp/plain.source" 'by ofi (provider tcp at 10.77.9.2'
 has "$tmp/plain.target" '^target 0 ended 0 20000'
 has "$tmp/plain.target" 'tuples travel as plain text'
+
+# The same over IPv6.
+in_a env DFI_OFI_ADDRESS=fd00:77:9::1 "$worker" -r "$DFI_REGISTRY" -f six -c 1:1 \
+	-n 20000 target:0 > "$tmp/six.target" 2>&1 &
+target=$!
+in_b "$worker" -r "$DFI_REGISTRY" -f six -n 20000 source:0 > "$tmp/six.source" 2>&1 ||
+	fail "the source: $(cat "$tmp/six.source")"
+wait $target || fail "the target: $(cat "$tmp/six.target")"
+has "$tmp/six.source" '^source 0 ended 0 20000'
+has "$tmp/six.target" 'ofi (provider tcp at fd00:77:9::1'
 
 # 20 ms each way, of 100 packets one is lost.
 slow_flows()
