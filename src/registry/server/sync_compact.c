@@ -70,8 +70,10 @@ static int add_leases(struct sync *sync)
 
 static int begin(struct sync *sync)
 {
-	int ret = dfi__journal_compact_begin(sync->journal);
+	int ret;
 
+	sync->mends = dfi__journal_check(sync->journal);
+	ret = dfi__journal_compact_begin(sync->journal);
 	if (!ret)
 		ret = add_leases(sync);
 	if (!ret)
@@ -141,6 +143,11 @@ void dfi__sync_compact_step(struct sync *sync)
 	}
 	if (dfi__journal_is_switching(journal)) {
 		ret = dfi__journal_compact_finish(journal);
+		if (!ret && sync->mends)
+			dfi__log(DFI_LOG_WARN,
+			    "registry %s: its state is stored again, and it "
+			    "accepts changes",
+			    sync->server->listen.text);
 		dfi__sync_arm(sync);
 	} else {
 		ret = write_slice(sync);

@@ -68,6 +68,7 @@ struct sync {
 	struct event *compact_timer;
 	struct table_frozen *frozen;
 	int64_t retry_at;
+	bool mends; /* the journal could not be written before */
 	struct log_throttle refusal;
 };
 
