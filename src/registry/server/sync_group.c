@@ -133,8 +133,9 @@ static void collect_ends(struct sync *sync)
 	while (n < sync->n_ended && !is_full(sync))
 		collect_end(sync, sync->ended[n++], false);
 	sync->n_ended -= n;
-	memmove(sync->ended, sync->ended + n,
-	    sync->n_ended * sizeof(sync->ended[0]));
+	if (sync->n_ended)
+		memmove(sync->ended, sync->ended + n,
+		    sync->n_ended * sizeof(sync->ended[0]));
 	while (sync->expiring && !is_full(sync)) {
 		lease = dfi__table_due(table, lease, sync->now);
 		if (lease)
