@@ -351,7 +351,8 @@ static void await_death(struct dfi *dfi, const char *name, uint64_t since)
 /* ---- A flow that runs all the time --------------------------------------- */
 
 static _Atomic bool ending;
-static uint64_t n_pushed, n_consumed;
+static uint64_t n_pushed;
+static _Atomic uint64_t n_consumed;
 
 static void *push(void *arg)
 {
@@ -390,7 +391,8 @@ static void *consume(void *arg)
 	if (dfi_target_open(dfi, "running", 0, NULL, &target))
 		fail("target: %s", dfi_errmsg());
 	while ((ret = dfi_target_consume(target, &tuple)) > 0)
-		if (((const struct tuple *)tuple)->number != n_consumed++)
+		if (((const struct tuple *)tuple)->number !=
+		    atomic_fetch_add(&n_consumed, 1))
 			fail("a tuple is lost");
 	if (ret)
 		fail("the running flow: %s", dfi_errmsg());
@@ -450,6 +452,9 @@ static void run_all(unsigned n_runs)
 		workers[i].dfi = open_context();
 		pthread_create(&workers[i].thread, NULL, work, &workers[i]);
 	}
+	/* A flow whose ends are still attaching needs the registry. */
+	while (!atomic_load(&n_consumed))
+		pause_us(1000);
 	for (i = 0; i < n_runs; i++)
 		kill_once(dfi, &random, i);
 	pthread_mutex_lock(&lock);
@@ -464,15 +469,16 @@ static void run_all(unsigned n_runs)
 	atomic_store(&ending, true);
 	pthread_join(pusher, NULL);
 	pthread_join(consumer, NULL);
-	if (!n_pushed || n_pushed != n_consumed)
+	if (!n_pushed || n_pushed != atomic_load(&n_consumed))
 		fail("%llu of %llu tuples have arrived",
-		    (unsigned long long)n_consumed,
+		    (unsigned long long)atomic_load(&n_consumed),
 		    (unsigned long long)n_pushed);
 	dfi_close(dfi);
 	printf("registry_kills: killed %u times under load; none of %llu "
 	       "acknowledged changes lost, no dead process's flow left after "
 	       "the grace, %llu tuples of the running flow in order\n",
-	    n_runs, (unsigned long long)n, (unsigned long long)n_consumed);
+	    n_runs, (unsigned long long)n,
+	    (unsigned long long)atomic_load(&n_consumed));
 }
 
 static void remove_files(void)
