@@ -80,6 +80,17 @@ static uint32_t random_stall(struct job *job)
 	return rng_below(&job->rng, 4) ? 0 : 1;
 }
 
+/*
+ * Over a network, a source that closes waits for all to arrive, at most as long
+ * as for room.
+ */
+static uint32_t random_source_stall(struct job *job)
+{
+	uint32_t ms = random_stall(job);
+
+	return ms && over_network() ? LONG_MS : ms;
+}
+
 static void stall(struct job *job)
 {
 	if (!rng_below(&job->rng, 32))
@@ -244,7 +255,7 @@ static void *run_source(void *arg)
 		    ? plan_function
 		    : NULL,
 		.route_arg = (void *)job->plan,
-		.stall_timeout_ms = random_stall(job),
+		.stall_timeout_ms = random_source_stall(job),
 		.wait = random_wait(job),
 	};
 
