@@ -61,12 +61,13 @@ waiting=test_polling
 twice=(test_transport test_verify)
 # Tests that do not depend on the way of arrival. Each half has every second one; both
 # halves take about as long.
-once=(test_combine_source test_copy test_counters test_estimate test_groups test_hygiene
-	test_interrupts test_leaving test_linger test_order test_moving test_property
-	test_registry_tcp test_replicate test_shuffle test_sequencer)
-# Tests of code above the transports. Other parts sample it: random flows in test_property
-# and test_combine_source, trees in proc/test_trees, windows in proc/test_windows.
-above=(test_api test_combine test_errors test_handles test_partition test_tree test_window)
+once=(test_counters test_estimate test_groups test_hygiene test_leaving test_linger
+	test_order test_property test_replicate test_shuffle test_sequencer)
+# Tests of code above the transports. Other parts sample it: random flows in test_property,
+# trees in proc/test_trees, windows in proc/test_windows; and the tests ofi.* run most of it
+# over libfabric.
+above=(test_api test_combine test_combine_source test_copy test_errors test_handles
+	test_interrupts test_moving test_partition test_registry_tcp test_tree test_window)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used; see barriers.sh"
 	[test_null]="arguments are checked before a transport is used"
