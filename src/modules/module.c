@@ -18,6 +18,31 @@ static int fail_memory(const struct module_location *location)
 }
 
 /*
+ * The folder of the library's file; what the linker found may be a link to it,
+ * in a folder without modules. Where that can't be told, as after chroot(2), it
+ * is the folder where the linker found it. NULL: no memory.
+ */
+static char *folder_of(void *self, const char *name)
+{
+	char *real, *path = NULL, *origin = malloc(PATH_MAX);
+	const char *file = strrchr(name, '/');
+
+	file = file ? file + 1 : name;
+	if (!origin || dlinfo(self, RTLD_DI_ORIGIN, origin) < 0 ||
+	    asprintf(&path, "%s/%s", origin, file) < 0)
+		path = NULL;
+	free(origin);
+	real = path ? realpath(path, NULL) : NULL;
+	if (real) {
+		free(path);
+		path = real;
+	}
+	if (path)
+		*strrchr(path, '/') = '\0';
+	return path;
+}
+
+/*
  * The file's path. The linker noted the folder when it loaded the library:
  * a relative path would mean another one after chdir(2).
  */
@@ -39,9 +64,8 @@ static int find(const struct module_location *location, char **path)
 		return dfi__fail(-ENODEV,
 		    "%s: cannot find libdfi.so's folder: %s", location->what,
 		    dlerror());
-	folder = malloc(PATH_MAX);
-	if (!folder || dlinfo(self, RTLD_DI_ORIGIN, folder) < 0 ||
-	    asprintf(path, "%s/%s", folder, location->file) < 0)
+	folder = folder_of(self, info.dli_fname);
+	if (!folder || asprintf(path, "%s/%s", folder, location->file) < 0)
 		ret = fail_memory(location);
 	free(folder);
 	dlclose(self);
@@ -57,8 +81,9 @@ static int check(const struct module_location *location, const char *path,
 		return 0;
 	return dfi__fail(-ENODEV,
 	    "%s: %s is of DFI %u.%u.%u (interface %08x, %u and %u bytes), but "
-	    "libdfi.so beside it is of DFI %u.%u.%u (interface %08x, %u and "
-	    "%u bytes): install both from the same build",
+	    "this process has libdfi.so of DFI %u.%u.%u (interface %08x, %u "
+	    "and %u bytes): install both from the same build, and start the "
+	    "program again",
 	    location->what, path, abi->version[0], abi->version[1],
 	    abi->version[2], abi->interface, abi->services_size,
 	    abi->table_size, own->version[0], own->version[1], own->version[2],
