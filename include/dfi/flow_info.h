@@ -140,7 +140,10 @@ struct dfi_flow_info {
 DFI_API int dfi_flow_lookup(
     struct dfi *dfi, const char *name, struct dfi_flow_info *info);
 
-/* Call fn for each flow, in the order of names. Any thread. */
+/*
+ * Call fn for each flow, in the order of names. Any thread. Flows that this
+ * version can't read are left out, with a log line.
+ */
 DFI_API int dfi_flow_list(struct dfi *dfi,
     int (*fn)(void *arg, const struct dfi_flow_info *info), void *arg);
 

@@ -77,6 +77,15 @@ void dfi__log(enum dfi_log_level level, const char *fmt, ...)
 	dfi__services_used()->log(level, "%s", text);
 }
 
+void dfi__log_seldom(struct log_throttle *throttle, enum dfi_log_level level,
+    const char *fmt, ...)
+{
+	char text[LOG_TEXT_SIZE];
+
+	FORMAT(text, fmt);
+	dfi__services_used()->log_seldom(throttle, level, "%s", text);
+}
+
 int dfi__file_move_up(int fd)
 {
 	return dfi__services_used()->file_move_up(fd);

@@ -7,6 +7,7 @@ const struct services dfi__services = {
 	.fail_within = dfi__fail_within,
 	.errmsg = dfi_errmsg,
 	.log = dfi__log,
+	.log_seldom = dfi__log_seldom,
 	.fail_files = dfi__fail_files,
 	.file_move_up = dfi__file_move_up,
 	.files_take_standard = dfi__files_take_standard,

@@ -28,6 +28,7 @@ struct services {
 
 	/* base/log.h */
 	__typeof__(dfi__log) *log;
+	__typeof__(dfi__log_seldom) *log_seldom;
 
 	/* base/files.h */
 	__typeof__(dfi__fail_files) *fail_files;

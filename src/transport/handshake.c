@@ -14,6 +14,7 @@
 #include <sys/random.h>
 #include "base/error.h"
 #include "base/ip.h"
+#include "base/version.h"
 
 /* The proved bytes, which both ends know. */
 struct claim {
@@ -103,17 +104,43 @@ int dfi__handshake_answer(const struct handshake_self *self,
 	return prove(self, &claim, handshake);
 }
 
-/* 0, or a positive errno value. */
-static uint16_t read_handshake(const struct handshake_self *self,
-    const void *data, size_t size, struct handshake *handshake)
+/* Whether it is one, of any version. */
+static bool is_handshake(const struct handshake_self *self, const void *data,
+    size_t size, struct handshake *handshake)
 {
 	if (!data || size < sizeof(*handshake))
-		return EPROTO;
+		return false;
 	memcpy(handshake, data, sizeof(*handshake));
-	return handshake->magic != self->magic ||
-		handshake->version != self->version
-	    ? EPROTO
-	    : 0;
+	return handshake->magic == self->magic;
+}
+
+/* location: where in this process; or "" for nowhere in particular. */
+static int other_version(const struct handshake_self *self,
+    const char *location, uint16_t version, const char *peer)
+{
+	return dfi__fail(-EPROTO,
+	    "%s: %s%sthe process at %s speaks version %u over %s, this "
+	    "one %u: %s",
+	    self->name, location, *location ? ": " : "", peer, version,
+	    self->over, self->version, version_remedy(version, self->version));
+}
+
+/* What a peer that connects has sent is not for this version. */
+static uint16_t refuse(const struct handshake_self *self,
+    const struct sockaddr *from, const struct handshake *handshake)
+{
+	char peer[IP_PORT_TEXT_SIZE] = "an unknown address";
+	union ip ip;
+
+	if (from && dfi__ip_copy(from, &ip))
+		dfi__ip_text(&ip, peer);
+	if (handshake)
+		other_version(self, "", handshake->version, peer);
+	else
+		dfi__fail(-EPROTO,
+		    "%s: the process at %s sent no handshake of this library",
+		    self->name, peer);
+	return EPROTO;
 }
 
 static uint16_t check(const struct handshake_self *self,
@@ -134,33 +161,18 @@ uint16_t dfi__handshake_check(const struct handshake_self *self,
     struct handshake *proved)
 {
 	struct handshake handshake;
-	uint16_t refusal = read_handshake(self, data, size, &handshake);
 	struct claim claim;
+	uint16_t refusal;
 
-	if (refusal)
-		return refusal;
+	if (!is_handshake(self, data, size, &handshake))
+		return refuse(self, path->from, NULL);
+	if (handshake.version != self->version)
+		return refuse(self, path->from, &handshake);
 	claim = claim_of(self, path, CONNECTS, handshake.node, handshake.nonce);
 	refusal = check(self, &claim, &handshake);
 	if (!refusal)
 		*proved = handshake;
 	return refusal;
-}
-
-/*
- * Check the handshake of the accepting side, for the attempt with this number.
- */
-static uint16_t check_answer(const struct handshake_self *self,
-    const struct handshake_path *path, const void *data, size_t size,
-    uint64_t nonce)
-{
-	struct handshake handshake;
-	uint16_t refusal = read_handshake(self, data, size, &handshake);
-	struct claim claim;
-
-	if (refusal)
-		return refusal;
-	claim = claim_of(self, path, ACCEPTS, handshake.node, nonce);
-	return check(self, &claim, &handshake);
 }
 
 /* Whether it is one that this version refuses with. */
@@ -187,37 +199,23 @@ static int fail_refused(const struct handshake_self *self, const char *location,
 			      : strerror(refusal));
 }
 
-static int other_version(const struct handshake_self *self,
-    const char *location, uint16_t version, const char *peer)
-{
-	return dfi__fail(-EPROTO,
-	    "%s: %s: the process at %s speaks version %u over %s, this "
-	    "one %u: use the same version of the library",
-	    self->name, location, peer, version, self->over, self->version);
-}
-
-/* What a peer has sent, of zeros if that is too short. */
-static struct handshake sent(const void *data, size_t size)
-{
-	struct handshake answer = { .magic = 0 };
-
-	if (data && size >= sizeof(answer))
-		memcpy(&answer, data, sizeof(answer));
-	return answer;
-}
-
 int dfi__handshake_accepted(const struct handshake_self *self,
     const struct handshake_path *path, const void *data, size_t size,
     uint64_t nonce, const char *location, const char *peer)
 {
-	uint16_t refusal = check_answer(self, path, data, size, nonce);
 	struct handshake answer;
+	uint16_t refusal = EPROTO;
+	struct claim claim;
 
+	if (is_handshake(self, data, size, &answer)) {
+		if (answer.version != self->version)
+			return other_version(
+			    self, location, answer.version, peer);
+		claim = claim_of(self, path, ACCEPTS, answer.node, nonce);
+		refusal = check(self, &claim, &answer);
+	}
 	if (!refusal)
 		return 0;
-	answer = sent(data, size);
-	if (answer.magic == self->magic && answer.version != self->version)
-		return other_version(self, location, answer.version, peer);
 	return dfi__fail(-(int)refusal,
 	    "%s: %s: the process that accepts at %s has not proved that it "
 	    "is a member of this registry: is it at the same registry?",
@@ -227,9 +225,9 @@ int dfi__handshake_accepted(const struct handshake_self *self,
 int dfi__handshake_refused(const struct handshake_self *self, const void *data,
     size_t size, const char *why, const char *location, const char *peer)
 {
-	struct handshake answer = sent(data, size);
+	struct handshake answer;
 
-	if (answer.magic != self->magic)
+	if (!is_handshake(self, data, size, &answer))
 		return dfi__fail(-ECONNREFUSED,
 		    "%s: %s: nobody listens at %s (%s)", self->name, location,
 		    peer, why);

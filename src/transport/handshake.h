@@ -13,7 +13,10 @@
 #include "security/mac.h"
 #include "transport.h"
 
-/* What a process agrees on before a connection exists. */
+/*
+ * What a process agrees on before a connection exists. Each version begins with
+ * the first two members, and is as large.
+ */
 struct handshake {
 	uint32_t magic; /* of the transport */
 	uint16_t version;
@@ -54,7 +57,8 @@ int dfi__handshake_answer(const struct handshake_self *self,
 
 /*
  * Check what a peer that connects has sent: 0, and what it has proved; or a
- * positive errno value to refuse with.
+ * positive errno value to refuse with. EPROTO, with a text for the log: it has
+ * another version, or it is no handshake.
  */
 uint16_t dfi__handshake_check(const struct handshake_self *self,
     const struct handshake_path *path, const void *data, size_t size,

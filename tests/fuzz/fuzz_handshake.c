@@ -147,6 +147,13 @@ static int format_error(const struct input *input)
 	    : 0;
 }
 
+static bool is_other_version(const struct input *input)
+{
+	return input->size >= sizeof(input->handshake) &&
+	    input->handshake.magic == VERBS_HANDSHAKE_MAGIC &&
+	    input->handshake.version != VERBS_HANDSHAKE_VERSION;
+}
+
 static void check_request(
     const struct input *input, const struct rdma_conn_param *param)
 {
@@ -163,19 +170,15 @@ static void check_request(
 	fuzz_check(proved.nonce ==
 	    (expected ? ~input->handshake.nonce : input->handshake.nonce));
 	fuzz_check(proved.node == (expected ? 0 : input->handshake.node));
+	if (expected == EPROTO)
+		fuzz_check(!strstr(dfi_errmsg(), "speaks version") ==
+		    !is_other_version(input));
 }
 
 static void check_text(int ret)
 {
 	fuzz_check(ret < 0 && strncmp(dfi_errmsg(), "verbs: fake0", 12) == 0);
 	fuzz_check(strstr(dfi_errmsg(), PEER));
-}
-
-static bool is_other_version(const struct input *input)
-{
-	return input->size >= sizeof(input->handshake) &&
-	    input->handshake.magic == VERBS_HANDSHAKE_MAGIC &&
-	    input->handshake.version != VERBS_HANDSHAKE_VERSION;
 }
 
 /* Its number isn't checked: the proof is for ours. */

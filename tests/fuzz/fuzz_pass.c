@@ -326,7 +326,8 @@ static void ask(const uint8_t *data, size_t size, bool right_key)
 			    got == sizeof(struct shm_reply));
 		if (got > 0)
 			fuzz_check(size == sizeof(request) ||
-			    size == sizeof(struct shm_grant_request));
+			    size == sizeof(struct shm_grant_request) ||
+			    got == sizeof(struct shm_other_version));
 		hang_up(socket);
 	}
 	free(packet);

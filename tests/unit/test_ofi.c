@@ -129,7 +129,7 @@ static void address_of(const struct ofi *ofi, union ip *ip)
 /* The handshake of rig.other to a port of this host. */
 static struct handshake handshake_to(uint16_t port)
 {
-	struct handshake_self self = ofi_handshake(theirs);
+	struct handshake_self self = dfi__ofi_handshake(theirs);
 	struct handshake handshake;
 	union ip to;
 	struct handshake_path path = {

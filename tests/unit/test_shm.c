@@ -720,12 +720,29 @@ Test(shm, report_is_refused_to_another_user)
 	expect_refusal("report");
 }
 
-Test(shm, report_of_another_version_is_refused)
+/* It may also be longer. */
+Test(shm, request_of_another_version_is_refused)
 {
-	uint32_t request[4] = { SHM_REPORT_MAGIC, SHM_REPORT_VERSION + 1, 1,
-		0 };
+	uint32_t request[8] = { SHM_REPORT_MAGIC, SHM_REPORT_VERSION + 1, 1 };
 
 	cr_assert_eq(ask(request, 16), -EPROTO);
+	cr_assert_eq(ask(request, sizeof(request)), -EPROTO);
+	request[0] = SHM_GRANT_MAGIC;
+	request[1] = SHM_PASS_VERSION + 1;
+	cr_assert_eq(ask(request, 16), -EPROTO);
+	cr_assert_eq(ask(request, sizeof(request)), -EPROTO);
+}
+
+Test(shm, refusal_without_a_version_is_no_valid_answer)
+{
+	struct false_owner liar = { .answer = "PIFD\xb9\xff\xff\xff" };
+	struct remote *remote;
+
+	cr_assert_eq((unsigned char)liar.answer[4], (unsigned char)-EPROTO);
+	start_false_owner(&liar);
+	cr_assert_eq(open_at(&peer, &liar.name, &remote), -ECONNRESET);
+	expect_text("no valid answer");
+	stop_false_owner(&liar);
 }
 
 /* One that takes this many connections, and answers nothing. */

@@ -507,26 +507,40 @@ Test(verbs, reflected_handshake_is_refused)
 	cr_assert_eq(take_answer(&handshake, handshake.nonce), -EACCES);
 }
 
-static void expect_both_versions(int ret)
+static void expect_versions(const char *peer, unsigned theirs)
 {
-	char ours[32];
+	char texts[80];
 
-	snprintf(ours, sizeof(ours), "this one %u", VERBS_HANDSHAKE_VERSION);
-	cr_assert_eq(ret, -EPROTO);
-	cr_assert_not_null(strstr(dfi_errmsg(), "10.0.0.1:7"));
-	cr_assert_not_null(strstr(dfi_errmsg(), "version 99"));
-	cr_assert_not_null(strstr(dfi_errmsg(), ours));
+	cr_assert_not_null(strstr(dfi_errmsg(), peer), "%s", dfi_errmsg());
+	snprintf(texts, sizeof(texts),
+	    "speaks version %u over RDMA, this one %u: upgrade DFI %s", theirs,
+	    VERBS_HANDSHAKE_VERSION,
+	    theirs < VERBS_HANDSHAKE_VERSION ? "there" : "here");
+	cr_assert_not_null(strstr(dfi_errmsg(), texts), "%s", dfi_errmsg());
+}
+
+/* Both sides say so: the connecting one to its caller, the other to the log. */
+static void refuse_version(uint16_t version)
+{
+	struct handshake handshake = handshake_of_first();
+	struct rdma_cm_event event = { .param.conn = data_of(&handshake) };
+
+	handshake.version = version;
+	cr_assert_eq(check_handshake(&handshake, 1, 2), EPROTO);
+	expect_versions("10.0.0.1:50000", version);
+	handshake = answer_of_second(77);
+	handshake.version = version;
+	cr_assert_eq(take_answer(&handshake, 77), -EPROTO);
+	expect_versions(conn.peer, version);
+	handshake.refusal = EPROTO;
+	cr_assert_eq(dfi__verbs_refused(&verbs, &event, conn.peer), -EPROTO);
+	expect_versions(conn.peer, version);
 }
 
 Test(verbs, peer_of_another_version_is_refused_with_both_named)
 {
-	struct handshake handshake = answer_of_second(77);
-	struct rdma_cm_event event = { .param.conn = data_of(&handshake) };
-
-	handshake.version = 99;
-	expect_both_versions(take_answer(&handshake, 77));
-	handshake.refusal = EPROTO;
-	expect_both_versions(dfi__verbs_refused(&verbs, &event, conn.peer));
+	refuse_version(VERBS_HANDSHAKE_VERSION + 1);
+	refuse_version(VERBS_HANDSHAKE_VERSION - 1);
 }
 
 /* Node 1's reading of a rejection. */

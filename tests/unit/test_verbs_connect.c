@@ -139,9 +139,13 @@ int rdma_reject(struct rdma_cm_id *of, const void *data, uint8_t size)
 
 int rdma_get_cm_event(struct rdma_event_channel *of, struct rdma_cm_event **out)
 {
+	static struct rdma_cm_id stranger;
+
 	(void)of;
-	if (atomic_observe(&flood))
+	if (atomic_observe(&flood)) {
 		happen(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+		event.id = &stranger;
+	}
 	if (!pending) {
 		errno = EAGAIN;
 		return -1;

@@ -219,6 +219,9 @@ Test(wire, versions_that_differ_are_eproto_and_both_are_named)
 	cr_assert_eq(dfi__wire_check_versions(17, 23), -EPROTO);
 	cr_assert_not_null(strstr(dfi_errmsg(), "version 17"));
 	cr_assert_not_null(strstr(dfi_errmsg(), "version 23"));
+	cr_assert_not_null(strstr(dfi_errmsg(), "where the registry runs"));
+	cr_assert_eq(dfi__wire_check_versions(23, 17), -EPROTO);
+	cr_assert_not_null(strstr(dfi_errmsg(), "where the client runs"));
 }
 
 static uint64_t random_state = 88172645463325252u;

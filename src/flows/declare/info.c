@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
+#include "base/log.h"
 #include "base/schema.h"
 #include "registry/client/client.h"
 #include "combine_flow.h"
@@ -303,10 +304,13 @@ static int list_flows(const struct registry_value *values, size_t n,
 
 	for (i = 0; !ret && i < n; i++) {
 		name = flow_name(values[i].key);
-		if (!name || dfi__flow_check_name(name) < 0 ||
-		    dfi__flow_decode(
-			name, values[i].data, values[i].size, &flow) < 0)
+		if (!name || dfi__flow_check_name(name) < 0)
 			continue;
+		if (dfi__flow_decode(
+			name, values[i].data, values[i].size, &flow) < 0) {
+			dfi__log(DFI_LOG_WARN, "not listed: %s", dfi_errmsg());
+			continue;
+		}
 		fill_info(&flow, info);
 		count_endpoints(&flow, values, n, info);
 		dfi__flow_free(&flow);

@@ -225,6 +225,13 @@ struct kind_rules {
 const struct kind_rules *dfi__kind_rules(uint32_t kind);
 
 /*
+ * Version of the rings (buffers/segment.h), of datagrams, and of the entries of
+ * a flow and its endpoints. All of a flow have the same. WIRE_VERSION stands
+ * for the other entries.
+ */
+#define RING_LAYOUT 3
+
+/*
  * Encode into a block that the caller frees; NULL: no memory. Decoding checks
  * all values that later code relies on: -EBADMSG, -ENOMEM, or -EPROTO for
  * another version's ring layout.

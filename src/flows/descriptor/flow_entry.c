@@ -12,14 +12,10 @@
 #include "base/error.h"
 #include "base/schema.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "flows/aggregate/plan.h"
 #include "dfi_flow.pb-c.h"
 
-/*
- * Version of the layout in buffers/segment.h and of an endpoint's entry. Peers
- * must have the same. It also depends on the header that segments have.
- */
-#define RING_LAYOUT 3
 /* Bit for flows with a tree, whose rings are at their combiners. */
 #define TREE_LAYOUT 0x100
 /* Bit for FOOTER_IN_FRONT. */
@@ -36,6 +32,7 @@
 	DO(combining) DO(combining_bytes) DO(fan_in)
 /* clang-format on */
 
+/* It also depends on the header that segments have. */
 static uint32_t ring_layout_of(const struct flow *flow)
 {
 	return RING_LAYOUT + dfi__flow_segment_parts(flow) +
@@ -360,6 +357,21 @@ static int parts_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	return flow_is_sane(flow) ? 0 : -EBADMSG;
 }
 
+static int fail_layout(const DfiFlow__Flow *message, struct flow *flow)
+{
+	uint32_t theirs = message->layout, ours = ring_layout_of(flow);
+
+	if (!message->creator ||
+	    !dfi__node_from_message(message->creator, &flow->creator))
+		return dfi__fail(-EBADMSG,
+		    "registry: the entry of flow '%s' is damaged", flow->name);
+	return dfi__fail(-EPROTO,
+	    "flow '%s' has rings of layout %u, as node %s (host %s, pid %u) "
+	    "created it, and this process knows layout %u: %s",
+	    flow->name, theirs, flow->creator.name, flow->creator.host,
+	    flow->creator.pid, ours, version_remedy(theirs, ours));
+}
+
 int dfi__flow_decode(
     const char *name, const void *data, size_t size, struct flow *flow)
 {
@@ -379,10 +391,7 @@ int dfi__flow_decode(
 	flow->footer_side = message->layout & FRONT_LAYOUT ? FOOTER_IN_FRONT
 							   : FOOTER_BEHIND;
 	if (message->layout != ring_layout_of(flow))
-		ret = dfi__fail(-EPROTO,
-		    "flow '%s' was created by a library with ring layout %u, "
-		    "this one has %u: use the same version",
-		    name, message->layout, ring_layout_of(flow));
+		ret = fail_layout(message, flow);
 	else {
 		ret = parts_from_message(message, flow);
 		if (ret < 0)

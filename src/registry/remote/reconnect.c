@@ -96,7 +96,9 @@ void dfi__reconnect_failed(struct remote_client *client, const char *why)
 	    "the connection to registry %s is lost, and is not back yet: %s",
 	    client->address, why);
 	/* It won't come back by itself. */
-	if (news && !was_connected && dfi__connect_is_mounted(&client->parsed))
+	if (news &&
+	    (was_connected ? restore->other_version
+			   : dfi__connect_is_mounted(&client->parsed)))
 		level = DFI_LOG_WARN;
 	dfi__log(level, "%s", client->lost_text);
 	wait_for_next(client);
@@ -121,6 +123,7 @@ static int send_handshake(struct remote_client *client)
 	    HANDSHAKE, handshake, &handshake);
 	int ret;
 
+	client->restore->other_version = false;
 	handshake.version = WIRE_VERSION;
 	handshake.client = client->id;
 	handshake.connection = ++client->n_connections;
@@ -243,6 +246,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 int dfi__reconnect_answer(
     struct remote_client *client, const Dfi__Registry__Reply *reply)
 {
+	if (reply->id == client->restore->handshake && reply->error == -EPROTO)
+		client->restore->other_version = true;
 	if (reply->error)
 		return dfi__fail(
 		    -ENOTCONN, "registry %s: %s", client->address, reply->text);

@@ -37,9 +37,10 @@ struct restore {
 	uint64_t handshake, grant, list; /* requests */
 	uint64_t store;                  /* of the registry that answers, */
 	uint64_t revision;               /* and its last one */
-	bool remembered; /* it has what we have set, unless it has ended, */
-	bool resumes;    /* and our lease */
-	char text[512];  /* of the last failure that was logged */
+	bool remembered;    /* it has what we have set, unless it has ended, */
+	bool resumes;       /* and our lease */
+	bool other_version; /* the registry's: it will not change */
+	char text[512];     /* of the last failure that was logged */
 };
 
 /* Prepare for restoring, before the connection is used. -ENOMEM. */

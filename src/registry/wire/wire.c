@@ -132,6 +132,6 @@ int dfi__wire_check_versions(uint32_t registry, uint32_t client)
 		return 0;
 	return dfi__fail(-EPROTO,
 	    "the registry speaks protocol version %u, the client version %u: "
-	    "use the same release of both",
-	    registry, client);
+	    "upgrade DFI where the %s runs",
+	    registry, client, registry < client ? "registry" : "client");
 }

@@ -13,6 +13,11 @@
 
 #include "dfi_registry.pb-c.h"
 
+/*
+ * All members of a registry have the same. So it also stands for what they
+ * leave there for each other: the entries of nodes, barriers and sequencers,
+ * and a sequencer's memory. RING_LAYOUT stands for flows and their endpoints.
+ */
 #define WIRE_VERSION 3
 #define WIRE_HEADER_SIZE 4
 #define WIRE_MESSAGE_MAX (256 << 10) /* bytes, without the header */

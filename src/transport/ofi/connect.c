@@ -165,9 +165,20 @@ static int await_answer(
 	return ret;
 }
 
+struct handshake_self dfi__ofi_handshake(const struct ofi *ofi)
+{
+	return (struct handshake_self){
+		.name = "ofi",
+		.over = "libfabric",
+		.magic = OFI_HANDSHAKE_MAGIC,
+		.version = OFI_HANDSHAKE_VERSION,
+		.member = &ofi->self,
+	};
+}
+
 static int fail_refused(const struct ofi_conn *conn)
 {
-	struct handshake_self self = ofi_handshake(conn->ofi);
+	struct handshake_self self = dfi__ofi_handshake(conn->ofi);
 	const char *location = dfi__ofi_location(conn->ofi).text;
 
 	if (conn->error == ECONNREFUSED || conn->error == ECONNRESET)
@@ -183,7 +194,7 @@ static int shake_hands(struct ofi_conn *conn, const union ip *peer,
     const struct wait_limit *wait_limit)
 {
 	struct ofi *ofi = conn->ofi;
-	struct handshake_self self = ofi_handshake(ofi);
+	struct handshake_self self = dfi__ofi_handshake(ofi);
 	struct handshake_path path = {
 		.to = &peer->any,
 		.port = htons(dfi__ip_port(peer)),

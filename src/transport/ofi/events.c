@@ -22,7 +22,7 @@ union connection_event {
 
 static void refuse(struct ofi *ofi, struct fi_info *info, uint16_t refusal)
 {
-	struct handshake_self self = ofi_handshake(ofi);
+	struct handshake_self self = dfi__ofi_handshake(ofi);
 	struct handshake answer = dfi__handshake_refusal(&self, refusal);
 
 	(void)fi_reject(ofi->listener, info->handle, &answer, sizeof(answer));
@@ -61,7 +61,7 @@ static int accept_conn(struct ofi *ofi, struct fi_info *info,
 static void on_request(
     struct ofi *ofi, struct fi_info *info, const void *data, size_t size)
 {
-	struct handshake_self self = ofi_handshake(ofi);
+	struct handshake_self self = dfi__ofi_handshake(ofi);
 	struct handshake_path path = {
 		.from = info->dest_addr,
 		.to = &ofi->address.any,
@@ -76,6 +76,9 @@ static void on_request(
 		refusal = EIO;
 	if (!refusal)
 		refusal = accept_conn(ofi, info, &handshake, &answer);
+	if (refusal == EPROTO)
+		dfi__log_seldom(&ofi->other_versions, DFI_LOG_WARN,
+		    "ofi: refused a connection: %s", dfi_errmsg());
 	if (refusal)
 		refuse(ofi, info, (uint16_t)refusal);
 }

@@ -38,6 +38,7 @@
 #include "base/atomic.h"
 #include "base/ip.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/loop.h"
 #include "base/settings.h"
 #include "transport/handshake.h"
@@ -87,6 +88,7 @@ struct ofi {
 	_Atomic bool sleeper;    /* an endpoint has armed since then */
 	_Atomic uint32_t n_idle; /* looks in a row that found nothing */
 	int64_t beat_due;
+	struct log_throttle other_versions; /* of peers that connect */
 
 	struct lock poll;
 	_Atomic uint32_t n_waiting; /* to wait for poll */
@@ -106,15 +108,6 @@ static inline void ofi_count(_Atomic uint64_t *count, uint64_t n)
 	atomic_fetch_add_explicit(count, n, memory_order_relaxed);
 }
 
-static inline struct handshake_self ofi_handshake(const struct ofi *ofi)
-{
-	return (struct handshake_self){
-		.name = "ofi",
-		.over = "libfabric",
-		.magic = OFI_HANDSHAKE_MAGIC,
-		.version = OFI_HANDSHAKE_VERSION,
-		.member = &ofi->self,
-	};
-}
+struct handshake_self dfi__ofi_handshake(const struct ofi *ofi);
 
 #endif

@@ -169,25 +169,27 @@ static int no_valid_answer(const struct region_name *name)
 static int receive_reply(int socket, const struct region_name *name,
     struct shm_reply *reply, int *fd)
 {
+	struct shm_other_version other;
 	ssize_t got = dfi__shm_message_receive(
-	    socket, reply, sizeof(*reply), MSG_TRUNC, fd);
+	    socket, &other, sizeof(other), MSG_TRUNC, fd);
 
+	*reply = other.base;
 	if (got <= 0)
 		return -EAGAIN;
-	if (got != sizeof(*reply) || reply->magic != SHM_PASS_MAGIC)
+	if (reply->magic != SHM_PASS_MAGIC)
 		return no_valid_answer(name);
-	return 0;
+	if (got == sizeof(other) && reply->error == -EPROTO)
+		return dfi__shm_fail_version(
+		    name->address, other.version, SHM_PASS_VERSION);
+	return got == sizeof(*reply) && reply->error != -EPROTO
+	    ? 0
+	    : no_valid_answer(name);
 }
 
 static int reply_error(
     const struct shm_reply *reply, const struct region_name *name)
 {
 	switch (reply->error) {
-	case -EPROTO:
-		return dfi__fail(-EPROTO,
-		    "shared memory: the process at %s uses another version "
-		    "of the library",
-		    name->address);
 	case -EACCES:
 		return dfi__fail(-EACCES,
 		    "shared memory: the process at %s refused this one, as "

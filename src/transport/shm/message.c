@@ -7,8 +7,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include "base/error.h"
 #include "base/files.h"
 #include "base/user.h"
+#include "base/version.h"
 
 /* Room for one descriptor; the kernel closes descriptors that do not fit. */
 union control {
@@ -27,6 +29,14 @@ int dfi__shm_message_check(int socket, const char *name, struct ucred *peer)
 	int ret = dfi__user_peer(socket, name, peer);
 
 	return ret ? ret : dfi__user_check(peer, name, NULL, 0, "");
+}
+
+int dfi__shm_fail_version(const char *address, uint32_t theirs, uint32_t ours)
+{
+	return dfi__fail(-EPROTO,
+	    "shared memory: the process at %s speaks version %u, this one %u: "
+	    "%s",
+	    address, theirs, ours, version_remedy(theirs, ours));
 }
 
 uint32_t dfi__shm_message_address(const char *text, struct sockaddr_un *address)

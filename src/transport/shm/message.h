@@ -25,6 +25,16 @@ struct shm_reply {
 	int32_t error; /* 0, or a negative errno value */
 };
 
+/*
+ * The answer to a request of another version. This struct and struct
+ * shm_request keep their layouts, and requests and answers begin with them,
+ * so that any two versions can tell each other apart.
+ */
+struct shm_other_version {
+	struct shm_reply base; /* -EPROTO */
+	uint32_t version;      /* of who answers */
+};
+
 /* A request to grant a region for the one that base.key names. */
 struct shm_grant_request {
 	struct shm_request base;
@@ -45,6 +55,9 @@ int dfi__shm_message_socket(void);
 /* Convert a text, whose '@' stands for a zero byte; returns its size. */
 uint32_t dfi__shm_message_address(
     const char *text, struct sockaddr_un *address);
+
+/* -EPROTO, with a text that has both versions, and which one to upgrade. */
+int dfi__shm_fail_version(const char *address, uint32_t theirs, uint32_t ours);
 
 /* Check that the other end is our user or root: 0, or -EACCES. */
 int dfi__shm_message_check(int socket, const char *name, struct ucred *peer);

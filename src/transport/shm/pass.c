@@ -32,6 +32,7 @@
 #include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/version.h"
 #include "message.h"
 
 #define BACKLOG 1024
@@ -45,6 +46,7 @@ struct shm_pass {
 	struct shm *shm;
 	struct event *event;
 	int socket;
+	int pid;
 	bool root; /* it is not our user */
 };
 
@@ -121,25 +123,57 @@ static void serve_grant(
 	send_reply(pass->socket, ret, -1);
 }
 
+/* Of a kind of request; 0: there is no such kind. */
+static uint32_t version_of(uint32_t magic)
+{
+	switch (magic) {
+	case SHM_PASS_MAGIC:
+	case SHM_GRANT_MAGIC:
+		return SHM_PASS_VERSION;
+	case SHM_REPORT_MAGIC:
+		return SHM_REPORT_VERSION;
+	default:
+		return 0;
+	}
+}
+
+static void refuse_version(const struct shm_pass *pass,
+    const struct shm_request *request, uint32_t ours)
+{
+	bool reports = request->magic == SHM_REPORT_MAGIC;
+	struct shm_other_version answer = {
+		.base.magic = reports ? SHM_REPORT_MAGIC : SHM_PASS_MAGIC,
+		.base.error = -EPROTO,
+		.version = ours,
+	};
+
+	dfi__log_seldom(&pass->shm->other_versions, DFI_LOG_WARN,
+	    "shared memory: refused process %d: it speaks version %u, this "
+	    "one %u: %s",
+	    pass->pid, request->version, ours,
+	    version_remedy(request->version, ours));
+	dfi__shm_message_send(
+	    pass->socket, &answer, sizeof(answer), -1, MSG_DONTWAIT);
+}
+
+/* The version comes first: other versions may have other sizes. */
 static void serve_request(struct shm_pass *pass,
     const struct shm_grant_request *request, ssize_t got, int fd)
 {
 	const struct shm_request *base = &request->base;
-	bool grants = got == sizeof(*request) && base->magic == SHM_GRANT_MAGIC;
+	bool whole = got >= (ssize_t)sizeof(*base);
+	uint32_t version = whole ? version_of(base->magic) : 0;
+	size_t size = base->magic == SHM_GRANT_MAGIC ? sizeof(*request)
+						     : sizeof(*base);
 
-	if (got == sizeof(*base) && base->magic == SHM_REPORT_MAGIC) {
-		dfi__shm_report_serve(pass->shm, pass->socket, base);
-		return;
-	}
-	if (!grants &&
-	    (got != sizeof(*base) || base->magic != SHM_PASS_MAGIC)) {
+	if (version && base->version != version)
+		refuse_version(pass, base, version);
+	else if (!version || got != (ssize_t)size)
 		dfi__log_seldom(&pass->shm->nonsense, DFI_LOG_WARN,
 		    "shared memory: a peer sent no valid request");
-		return;
-	}
-	if (base->version != SHM_PASS_VERSION)
-		send_reply(pass->socket, -EPROTO, -1);
-	else if (grants)
+	else if (base->magic == SHM_REPORT_MAGIC)
+		dfi__shm_report_serve(pass->shm, pass->socket, base);
+	else if (base->magic == SHM_GRANT_MAGIC)
 		serve_grant(pass, request, fd);
 	else
 		serve_region(pass, base->key);
@@ -231,6 +265,7 @@ static void on_peer(void *arg, int socket)
 	}
 	pass->shm = shm;
 	pass->socket = socket;
+	pass->pid = peer.pid;
 	pass->root = peer.uid == 0 && geteuid() != 0;
 	pass->event = event_new(
 	    dfi__loop_base(shm->loop), socket, EV_READ, on_request, pass);

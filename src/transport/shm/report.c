@@ -36,10 +36,6 @@ void dfi__shm_report_serve(
 	void *arg, *data;
 	size_t size = 0;
 
-	if (request->version != SHM_REPORT_VERSION) {
-		send_report(socket, -EPROTO, NULL, 0);
-		return;
-	}
 	pthread_mutex_lock(&shm->lock);
 	report = shm->report;
 	arg = shm->report_arg;
@@ -68,10 +64,6 @@ void dfi__shm_report(struct transport *transport,
 static int reply_error(int error, const char *address)
 {
 	switch (error) {
-	case -EPROTO:
-		return dfi__fail(-EPROTO,
-		    "the process at %s uses another version of the library",
-		    address);
 	case -EACCES:
 		return dfi__fail(-EACCES,
 		    "the process at %s refused this one, as another user's",
@@ -91,6 +83,7 @@ static int receive_report(
 {
 	struct shm_reply reply = { .magic = 0 };
 	char *room = malloc(TRANSPORT_REPORT_MAX);
+	uint32_t version;
 	struct iovec parts[] = {
 		{ .iov_base = &reply, .iov_len = sizeof(reply) },
 		{ .iov_base = room, .iov_len = TRANSPORT_REPORT_MAX },
@@ -103,14 +96,20 @@ static int receive_report(
 		return dfi__fail(-ENOMEM, "a report: out of memory");
 	got = recvmsg(socket, &message, MSG_DONTWAIT);
 	/* As for regions, a refusal comes before the request is read. */
-	if (got <= 0)
+	if (got <= 0) {
 		ret = -EAGAIN;
-	else if (got < (ssize_t)sizeof(reply) ||
+	} else if (got < (ssize_t)sizeof(reply) ||
 	    message.msg_flags & MSG_TRUNC ||
-	    (reply.magic != SHM_REPORT_MAGIC && reply.error != -EACCES))
+	    (reply.magic != SHM_REPORT_MAGIC && reply.error != -EACCES)) {
 		ret = reply_error(-EBADMSG, address);
-	else if (reply.error)
+	} else if (reply.error == -EPROTO &&
+	    got == sizeof(struct shm_other_version)) {
+		memcpy(&version, room, sizeof(version));
+		ret = dfi__shm_fail_version(
+		    address, version, SHM_REPORT_VERSION);
+	} else if (reply.error) {
 		ret = reply_error(reply.error, address);
+	}
 	if (ret < 0) {
 		free(room);
 		return ret;

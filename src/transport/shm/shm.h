@@ -39,7 +39,7 @@ struct shm {
 	int reserve; /* descriptor to close when a peer needs one, or -1 */
 	TAILQ_HEAD(, shm_pass) passes; /* oldest first */
 	unsigned n_passes;
-	struct log_throttle strangers, nonsense, failures;
+	struct log_throttle strangers, nonsense, other_versions, failures;
 	void *(*report)(void *arg, uint64_t after, size_t *size);
 	void *report_arg;
 };

@@ -26,6 +26,7 @@
 #include <stdint.h>
 #include "base/atomic.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/loop.h"
 #include "base/settings.h"
 #include "device/device.h"
@@ -73,7 +74,8 @@ struct verbs {
 	struct rdma_event_channel *cm;
 	struct rdma_cm_id *listener;
 	struct event *cm_event;
-	int breaks; /* eventfd: a connection broke */
+	struct log_throttle other_versions; /* of peers that connect */
+	int breaks;                         /* eventfd: a connection broke */
 	struct event *breaks_event;
 	struct event *drain_timer;
 	struct event *sweep_timer;

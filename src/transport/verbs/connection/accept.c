@@ -47,6 +47,9 @@ static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
 	    (atomic_observe(&verbs->failed) ||
 		dfi__verbs_answer(verbs, id, handshake.nonce, &answer) < 0))
 		refusal = EIO;
+	if (refusal == EPROTO)
+		dfi__log_seldom(&verbs->other_versions, DFI_LOG_WARN,
+		    "verbs: refused a connection: %s", dfi_errmsg());
 	if (refusal) {
 		refuse(verbs, id, refusal);
 		return;
