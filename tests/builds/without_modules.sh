@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# without_modules.sh CMAKE GENERATOR CC: library, programs, examples and the bench build
+# without rdma-core, libfabric and OpenSSL where DFI_VERBS, DFI_OFI and DFI_TLS are OFF,
+# each or together, and work. Their headers and pkg-config files are hidden.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+cmake=$1 generator=$2 cc=$3
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+rdma='libibverbs|librdmacm' ofi=libfabric tls='libssl|libcrypto|libevent_openssl|openssl'
+
+step() # DESCRIPTION COMMAND...
+{
+	local what=$1
+
+	shift
+	if "$@" > "$tmp/log" 2>&1; then
+		echo "ok: $what"
+	else
+		echo "failed: $what: $*"
+		cat "$tmp/log"
+		exit 1
+	fi
+}
+
+rdma_headers=(infiniband/verbs.h rdma/rdma_cma.h rdma/rdma_verbs.h)
+ofi_headers=(rdma/fabric.h rdma/fi_cm.h rdma/fi_domain.h rdma/fi_endpoint.h rdma/fi_eq.h
+	rdma/fi_errno.h rdma/fi_rma.h)
+tls_headers=(event2/bufferevent_ssl.h openssl/crypto.h openssl/err.h openssl/evp.h
+	openssl/hmac.h openssl/pem.h openssl/ssl.h openssl/x509.h)
+
+# What the compiler and pkg-config don't find from now on.
+hide() # PATTERN HEADER...
+{
+	local header
+
+	rm -rf "$tmp/hidden"
+	for header in "${@:2}"; do
+		mkdir -p "$tmp/hidden/$(dirname "$header")"
+		echo "#error \"hidden: $header\"" > "$tmp/hidden/$header"
+	done
+	cat > "$tmp/pkg-config" << END
+#!/bin/bash
+[[ ! \$* =~ $1 ]] && exec $(command -v pkg-config) "\$@"
+exit 1
+END
+	chmod +x "$tmp/pkg-config"
+}
+
+is_hidden() # HEADER
+{
+	local out
+
+	out=$(echo "#include <$1>" | "$cc" "-I$tmp/hidden" -E - 2>&1) && return 1
+	[[ $out == *"hidden: $1"* ]]
+}
+
+# Always in one folder: what doesn't depend on the options is compiled once.
+build() # WITHOUT CMAKE_ARGUMENT...
+{
+	step "without $1: configure" "$cmake" -S . -B "$tmp/build" -G "$generator" \
+		-DCMAKE_C_COMPILER="$cc" -DCMAKE_BUILD_TYPE=Debug \
+		-DCMAKE_C_FLAGS_DEBUG=-O0 -DCMAKE_C_FLAGS="-I$tmp/hidden" \
+		-DPKG_CONFIG_EXECUTABLE="$tmp/pkg-config" \
+		-DDFI_BUILD_TESTS=OFF "${@:2}"
+	step "without $1: build" "$cmake" --build "$tmp/build"
+	step "without $1: a flow" "$tmp/build/bin/hello_flow"
+}
+
+has_modules() # NAME...
+{
+	[ "$(cd "$tmp/build/lib" && printf '%s ' libdfi-*.so)" = "${*:-libdfi-*.so} " ]
+}
+
+says() # TEXT COMMAND [ARGUMENT]...
+{
+	"${@:2}" 2>&1 | grep -qF -- "$1"
+}
+
+hide "$rdma|$ofi|$tls" "${rdma_headers[@]}" "${ofi_headers[@]}" "${tls_headers[@]}"
+for header in "${rdma_headers[@]}" "${ofi_headers[@]}" "${tls_headers[@]}"; do
+	step "$header is hidden" is_hidden "$header"
+done
+build "networks and TLS" -DDFI_VERBS=OFF -DDFI_OFI=OFF -DDFI_TLS=OFF
+step "without networks and TLS: no module" has_modules ""
+step "without networks and TLS: dfi-info devices says so" \
+	says "-DDFI_VERBS=ON" "$tmp/build/bin/dfi-info" devices
+
+hide "$rdma|$ofi" "${rdma_headers[@]}" "${ofi_headers[@]}"
+build networks -DDFI_VERBS=OFF -DDFI_OFI=OFF -DDFI_TLS=ON
+step "without networks: one module" has_modules libdfi-tls.so
+
+hide "$rdma" "${rdma_headers[@]}"
+build RDMA -DDFI_VERBS=OFF -DDFI_OFI=ON -DDFI_TLS=ON
+step "without RDMA: two modules" has_modules libdfi-ofi.so libdfi-tls.so
+rm "$tmp/build/lib/libdfi-ofi.so"
+
+hide "$ofi" "${ofi_headers[@]}"
+build libfabric -DDFI_VERBS=ON -DDFI_OFI=OFF -DDFI_TLS=ON
+step "without libfabric: two modules" has_modules libdfi-tls.so libdfi-verbs.so
+rm "$tmp/build/lib/"libdfi-{tls,verbs}.so
+
+hide "$tls" "${tls_headers[@]}"
+build TLS -DDFI_VERBS=ON -DDFI_OFI=ON -DDFI_TLS=OFF
+step "without TLS: two modules" has_modules libdfi-ofi.so libdfi-verbs.so
