@@ -200,15 +200,28 @@ sizes=(16M 4M 1M)
 [ $# -eq 0 ] || sizes=("$1")
 [ "${sizes[0]}" != 0 ] || exit 0
 
+# What goes on, on a terminal: runs take seconds, and on a busy machine minutes.
+status() # [TEXT]
+{
+	[ ! -t 2 ] || printf '\r\033[K%s' "$*" >&2
+}
+
 # Run number I of the join over flows, then of the one without. The join knows what it
 # needs and which limit leaves how much: 1 if it refuses for want of memory.
 run_both() # I
 {
 	local run=("$join" --inner "$size" --outer "$size" --nodes 2 --threads 1 --json)
+	local what="Joining $size x $size tuples, run $1 of $repeats"
+	local ok=yes
 
-	if "${run[@]}" > "$tmp/flows.$1" 2> "$tmp/err" &&
-		"${run[@]}" --baseline local > "$tmp/local.$1" 2>> "$tmp/err"
-	then
+	status "$what, over flows"
+	"${run[@]}" > "$tmp/flows.$1" 2> "$tmp/err" || ok=
+	if [ $ok ]; then
+		status "$what, in threads"
+		"${run[@]}" --baseline local > "$tmp/local.$1" 2>> "$tmp/err" || ok=
+	fi
+	status
+	if [ $ok ]; then
 		cat "$tmp/err" >&2
 		return
 	fi
