@@ -27,7 +27,6 @@
  * check -DMUTANT_MARK_FIRST       assertion # before what is in the lane
  * check -DMUTANT_NO_PARKING       assertion # a push that was under way
  * check -DMUTANT_EARLY_RELEASE    assertion # at the first mark
- * check -DMUTANT_OLD_MARK         assertion # counts for a newer table
  * check -DMUTANT_LOST_REST        assertion # of a dead source's ring
  * check -DMUTANT_AT_RELEASE       assertion # sent before it is taken
  * check -DMUTANT_OVERTAKE         assertion # those that wait
@@ -69,13 +68,14 @@ byte attached = 1; /* sources, a bit each, also those that are gone */
 byte counted;      /* those that were there when the newest table came */
 byte sources_gone;
 
-/* What each source has seen. Source 0 is there from the beginning. */
+/* What each source has seen. Source 0 is attached from the beginning. */
 byte seen[SOURCES];
-bool looks[SOURCES];
+bool looks[SOURCES] = true; /* it has not died */
 
 byte holder;            /* of the partition's state, or nobody */
 byte expected[SOURCES]; /* the next tuple that may be consumed */
 bool target_died, source_died;
+bool calm; /* nothing goes wrong any more: without it, a fault might end a wait */
 bool ready[SOURCES];    /* a source's program has ended */
 byte stale = STALE;
 
@@ -187,8 +187,9 @@ inline learn()
 {
 	at++;
 	if
+	:: !(attached & bit(i))
 	:: before -> before-- /* it has sent nothing yet */
-	:: !before && table[at] != table[at - 1] ->
+	:: (attached & bit(i)) && !before && table[at] != table[at - 1] ->
 #ifdef MUTANT_MARK_FIRST
 		send(from[at], MARK(table[at]));
 		send_lane();
@@ -199,7 +200,7 @@ inline learn()
 #ifndef MUTANT_NO_PARKING
 		parked = chosen != 0
 #endif
-	:: !before && gone[at] != gone[at - 1] && target_gone(at, owner[at]) ->
+	:: (attached & bit(i)) && !before && gone[at] != gone[at - 1] && target_gone(at, owner[at]) ->
 		in_lane = 0; /* it is in the memory of the ring */
 		lane_of = 0;
 		parked = chosen != 0
@@ -228,7 +229,6 @@ active [SOURCES] proctype source()
 	bool parked, is_dead;
 
 	do
-	:: atomic { !looks[i] -> looks[i] = true; seen[i] = last }
 	:: atomic { looks[i] && !(attached & bit(i)) ->
 		d_step {
 			change();
@@ -271,7 +271,7 @@ active [SOURCES] proctype source()
 	:: atomic { next == TUPLES(i) && !chosen && !in_lane && !n_waiting ->
 		break }
 	/* Source 0 dies. */
-	:: atomic { i == 0 && looks[i] ->
+	:: atomic { i == 0 && looks[i] && !calm ->
 		source_died = true;
 		sources_gone = sources_gone | bit(i);
 		is_dead = true;
@@ -315,14 +315,10 @@ inline take_in(i)
 		:: MARK(marked) < what -> marked = what - MARK(0); marks = 0
 		:: else
 		fi;
-#ifndef MUTANT_OLD_MARK
 		if
 		:: MARK(marked) == what -> marks = marks | bit(i)
 		:: else
 		fi
-#else
-		marks = marks | bit(i)
-#endif
 	fi;
 	what = 0
 }
@@ -403,7 +399,7 @@ end:	do
 	}
 	:: d_step { proposes -> propose(wanted) }
 	:: d_step { proposes_wrongly -> stale--; propose(1) }
-	:: atomic { !target_died -> target_died = true; break }
+	:: atomic { !target_died && !calm -> target_died = true; break }
 	od;
 	atomic {
 		d_step {
@@ -429,6 +425,7 @@ end:	do
 
 active proctype judge()
 {
+	calm = true;
 	ready[0] && ready[1] && all_empty;
 	assert(target_died || source_died || expected[0] == TUPLES(0));
 	assert(target_died || expected[1] == TUPLES(1))

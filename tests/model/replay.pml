@@ -51,6 +51,7 @@ byte effects[INPUT + 1];
 byte owner;
 bool taken = true;
 byte losses, deaths;
+bool calm; /* nothing goes wrong any more: without it, a fault might end a wait */
 
 /* Targets. */
 bool active_[TARGETS];    /* has taken, and is not dead */
@@ -242,7 +243,7 @@ inline resume()
 	:: d_step { may_acknowledge(t) && (acked[t] < seen[t] || \
 		credit[t] < read[t]) -> acknowledge(t) }
 
-#define all_stored (owner == to && taken && up && works(owner) && \
+#define all_stored (calm && owner == to && taken && up && works(owner) && \
 	pos == INPUT && read[owner] == INPUT)
 
 active proctype all()
@@ -254,11 +255,11 @@ active proctype all()
 #if LOSSES > 1
 	target(2)
 #endif
-	:: d_step { losses < LOSSES && taken && owner == 0 -> lose(0, true) }
-	:: d_step { losses < LOSSES && taken && owner == 0 -> lose(0, false) }
+	:: d_step { !calm && losses < LOSSES && taken && owner == 0 -> lose(0, true) }
+	:: d_step { !calm && losses < LOSSES && taken && owner == 0 -> lose(0, false) }
 #if LOSSES > 1
-	:: d_step { losses < LOSSES && taken && owner == 1 -> lose(1, true) }
-	:: d_step { losses < LOSSES && taken && owner == 1 -> lose(1, false) }
+	:: d_step { !calm && losses < LOSSES && taken && owner == 1 -> lose(1, true) }
+	:: d_step { !calm && losses < LOSSES && taken && owner == 1 -> lose(1, false) }
 #endif
 #ifdef MUTANT_NEWER_FIRST
 	:: d_step { may_send && later && later - 1 < INPUT ->
@@ -266,8 +267,9 @@ active proctype all()
 #endif
 	:: d_step { may_send -> pos++; sent[to] = pos }
 	:: d_step { up && to < owner -> take_back() }
-	:: d_step { up && deaths < DEATHS -> die() }
+	:: d_step { up && !calm && deaths < DEATHS -> die() }
 	:: d_step { !up && taken -> resume() }
+	:: d_step { !calm -> calm = true }
 	:: atomic { all_stored -> break }
 	od;
 	pos = 1;

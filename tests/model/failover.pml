@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A change of view in an ordered flow: docs/open-flows.md, O1 to O6. Two sources and
+ * three targets, of which target 0 holds the counter of view 1. Source 0 may be
+ * declared gone at any point until the next view, also between taking a number and
+ * sending under it, and between the targets that it sends to; it is dead, or goes on
+ * as a zombie. The holder may die until it has reported.
+ *
+ * The registry has two changes here: the cut, and the next view. Each process sees
+ * them sometime, and a target sometime sees that source 0 is gone. A set of numbers
+ * for each target says what has arrived in its rings.
+ *
+ * Left out: credit (O1 of replicate.md); sources and targets that join (M2, J1); a
+ * second cut; how a segment gets from one target to another (O5).
+ *
+ * Bounds: SEGMENTS(i) segments of source i.
+ *
+ * Checked: at each number all living targets deliver the same segment, or all a gap;
+ * no number has two segments; the segments of source 1 are all delivered; those of
+ * each source come in its order; nobody waits for ever.
+ *
+ * check                            holds
+ * check -DMUTANT_NO_FLUSH          assertion # a report before all have flushed
+ * check -DMUTANT_FLUSH_FIRST       assertion # before the segment under way
+ * check -DMUTANT_REST_LOST         deadlock  # what waits for its turn
+ * check -DMUTANT_SKIP_AT_DEATH     assertion # without agreeing on it
+ * check -DMUTANT_FIRST_REPORT      deadlock  # decides for all
+ * check -DMUTANT_NO_REPAIR         assertion # a gap where one has no segment
+ * check -DMUTANT_NO_FENCE          deadlock  # a zombie's segment is read
+ * check -DMUTANT_SAME_NUMBERS      assertion # view 2 goes on behind the decision
+ * check -DMUTANT_KEEPS_NUMBER      assertion # taken in view 1, sent in view 2
+ * check -DMUTANT_DEAD_FLUSH        deadlock  # of a source that is gone
+ * check -DMUTANT_DEAD_REPORT       deadlock  # of a target that is gone
+ * check -DMUTANT_NO_GAPS           deadlock  # holes are waited for
+ * check -DMUTANT_ONLY_HOLDER       deadlock  # a source's death causes no cut
+ */
+#define SOURCES 2
+#define TARGETS 3
+#define SEGMENTS(i) 1
+/* View 1 has the numbers from 0 on, view 2 those from VIEW on. */
+#define VIEW 4
+#define NUMBERS (2 * VIEW)
+
+#define bit(i) (1 << (i))
+#define pair(t, i) ((t) * SOURCES + (i))
+
+/* What has number n: 1 + 2 * place + source, of the segment that was read. */
+byte segment[NUMBERS];
+#define name(place, i) (1 + 2 * (place) + (i))
+#define place_of(n) ((segment[n] - 1) / 2)
+#define source_of(n) ((segment[n] - 1) % 2)
+
+/* The counters of both views, and the registry. */
+byte counter, next_counter;
+bool cut, decided;
+byte decision; /* the numbers of view 1 that somebody has */
+byte behind;    /* the number behind them */
+bool gone;     /* source 0 */
+bool calm; /* nothing goes wrong any more: without it, a fault might end a wait */
+bool holder_dead;
+
+/* Sources. */
+bool flushed[SOURCES];
+bool over[SOURCES];
+
+/* Targets. */
+byte has[TARGETS];      /* a set of numbers: arrived */
+byte due[TARGETS];      /* all numbers before are done, */
+byte delivered[TARGETS]; /* delivered, or gaps */
+byte got[TARGETS * SOURCES];
+byte flush[TARGETS];    /* a set of sources */
+bool sees_gone[TARGETS];
+bool reported[TARGETS];
+byte report[TARGETS];
+bool adopted[TARGETS], in_view_2[TARGETS];
+
+#ifdef MUTANT_SAME_NUMBERS
+#define BEGIN behind
+#else
+#define BEGIN VIEW
+#endif
+
+#define is_dead(t) ((t) == 0 && holder_dead)
+
+#ifdef MUTANT_NO_FENCE
+#define is_read(t, i) !is_dead(t)
+#else
+#define is_read(t, i) (!is_dead(t) && !((i) == 0 && sees_gone[t]))
+#endif
+
+/* ---- Sources ------------------------------------------------------------ */
+
+inline send(t)
+{
+	if
+	:: is_read(t, i) ->
+		/* No number has two segments, as far as anybody reads. */
+		assert(segment[number - 1] == 0 ||
+		    segment[number - 1] == name(place, i));
+		segment[number - 1] = name(place, i);
+		has[t] = has[t] | bit(number - 1)
+	:: else
+	fi;
+	sent_to++
+}
+
+active [SOURCES] proctype source()
+{
+	byte i = _pid;
+	byte number; /* 1 + the number that it has taken; 0: none */
+	byte place, sent_to;
+
+	do
+	/* A zombie knows of no other view. */
+	:: d_step { place < SEGMENTS(i) && !number && !flushed[i] ->
+		counter++;
+		number = counter
+	}
+	:: d_step { place < SEGMENTS(i) && !number && flushed[i] && decided &&
+		!(i == 0 && gone) ->
+		next_counter++;
+		number = next_counter
+	}
+#ifdef MUTANT_KEEPS_NUMBER
+#define sends (number && sent_to == 0 && (!flushed[i] || decided))
+#else
+#ifdef MUTANT_FLUSH_FIRST
+#define sends (number && sent_to == 0)
+#else
+#define sends (number && sent_to == 0 && \
+	(!flushed[i] || number > BEGIN && decided))
+#endif
+#endif
+	:: d_step { sends -> send(0) }
+	:: d_step { number && sent_to == 1 -> send(1) }
+	:: d_step { number && sent_to == 2 ->
+		send(2);
+		number = 0;
+		sent_to = 0;
+		place++
+	}
+	/* Flush: a number that is not sent is given up. */
+#ifdef MUTANT_FLUSH_FIRST
+	:: d_step { cut && !flushed[i] && !(i == 0 && gone) ->
+#else
+	:: d_step { cut && !flushed[i] && sent_to == 0 && !(i == 0 && gone) ->
+#endif
+#if !defined(MUTANT_KEEPS_NUMBER) && !defined(MUTANT_FLUSH_FIRST)
+		number = 0;
+#endif
+		flushed[i] = true;
+		flush[0] = flush[0] | bit(i);
+		flush[1] = flush[1] | bit(i);
+		flush[2] = flush[2] | bit(i)
+	}
+	:: d_step { i == 0 && !calm && !gone && !decided -> gone = true }
+	/* Dead, or a zombie that does nothing more. */
+	:: atomic { i == 0 && gone ->
+		number = 0; place = 0; sent_to = 0; over[i] = true; break }
+	:: atomic { place == SEGMENTS(i) && !number -> over[i] = true; break }
+	od;
+end:	do
+	:: d_step { cut && !flushed[i] && !(i == 0 && gone) ->
+		flushed[i] = true;
+		flush[0] = flush[0] | bit(i);
+		flush[1] = flush[1] | bit(i);
+		flush[2] = flush[2] | bit(i)
+	}
+	:: d_step { i == 0 && !calm && !gone && !decided -> gone = true }
+	od
+}
+
+/* ---- Targets ------------------------------------------------------------ */
+
+inline deliver()
+{
+	assert(place_of(due[t]) == got[pair(t, source_of(due[t]))]);
+	got[pair(t, source_of(due[t]))]++;
+	delivered[t] = delivered[t] | bit(due[t]);
+	due[t]++
+}
+
+#define arrived(n) ((has[t] & bit(n)) != 0)
+#define is_later (has[t] >> (due[t] + 1))
+#ifdef MUTANT_NO_GAPS
+#define is_gap false
+#else
+#ifdef MUTANT_SKIP_AT_DEATH
+#define is_gap (!arrived(due[t]) && (adopted[t] && due[t] < behind || \
+	sees_gone[t] && is_later))
+#else
+#define is_gap (!arrived(due[t]) && adopted[t] && due[t] < behind)
+#endif
+#endif
+
+#ifdef MUTANT_NO_FLUSH
+#define is_whole(i) true
+#else
+#ifdef MUTANT_DEAD_FLUSH
+#define is_whole(i) ((flush[t] & bit(i)) != 0)
+#else
+#define is_whole(i) ((flush[t] & bit(i)) != 0 || (i) == 0 && sees_gone[t])
+#endif
+#endif
+#ifdef MUTANT_ONLY_HOLDER
+#define is_reason holder_dead
+#else
+#define is_reason (holder_dead || gone)
+#endif
+#ifdef MUTANT_DEAD_REPORT
+#define has_report(x) reported[x]
+#else
+#define has_report(x) (reported[x] || is_dead(x))
+#endif
+#ifdef MUTANT_FIRST_REPORT
+#define may_decide reported[t]
+#else
+#define may_decide (has_report(0) && has_report(1) && has_report(2))
+#endif
+
+inline decide()
+{
+#ifdef MUTANT_FIRST_REPORT
+	decision = report[t];
+#else
+	decision = (holder_dead -> 0 : report[0]) | report[1] | report[2];
+#endif
+	behind = 0;
+	do
+	:: decision >> behind -> behind++
+	:: else -> break
+	od;
+	next_counter = BEGIN;
+	decided = true
+}
+
+active [TARGETS] proctype target()
+{
+	byte t = _pid - SOURCES;
+
+end:	do
+	:: d_step { arrived(due[t]) -> deliver() }
+	:: d_step { is_gap -> due[t]++ }
+	:: d_step { adopted[t] && due[t] == behind && behind < BEGIN && !in_view_2[t] ->
+		in_view_2[t] = true; due[t] = BEGIN }
+	:: d_step { gone && !sees_gone[t] -> sees_gone[t] = true }
+	:: d_step { is_reason && !cut -> cut = true }
+	:: d_step { cut && !reported[t] && is_whole(0) && is_whole(1) ->
+		reported[t] = true;
+#ifdef MUTANT_REST_LOST
+		report[t] = has[t] & (bit(due[t]) - 1)
+#else
+		report[t] = has[t]
+#endif
+	}
+	:: d_step { may_decide && cut && !decided && reported[t] -> decide() }
+	:: d_step { decided && reported[t] && !adopted[t] ->
+		adopted[t] = true;
+#ifndef MUTANT_NO_REPAIR
+		has[t] = has[t] | decision
+#endif
+	}
+	:: d_step { t == 0 && !calm && !holder_dead && !reported[0] -> holder_dead = true } ->
+		break
+	od;
+	atomic { due[0] = 0; has[0] = 0; delivered[0] = 0; got[0] = 0; got[1] = 0; sees_gone[0] = 0 }
+}
+
+#define total (decided -> next_counter : counter)
+#define is_done(t) (is_dead(t) || due[t] == total)
+
+active proctype judge()
+{
+	calm = true;
+	over[0] && over[1] && is_done(0) && is_done(1) && is_done(2);
+	/* All that live made the same of each number. */
+	assert(delivered[1] == delivered[2]);
+	assert(holder_dead || delivered[0] == delivered[1]);
+	assert(got[pair(1, 1)] == SEGMENTS(1) && got[pair(2, 1)] == SEGMENTS(1));
+	assert(holder_dead || got[pair(0, 1)] == SEGMENTS(1));
+	assert(gone || got[pair(1, 0)] == SEGMENTS(0));
+	assert(gone || got[pair(2, 0)] == SEGMENTS(0))
+}
