@@ -491,7 +491,11 @@ int main(int argc, char **argv)
 	    "                           trust all users of the host\n"
 	    "\n"
 	    "With DFI_REGISTRY_CA, this program's certificate is "
-	    "DFI_REGISTRY_CERT=FILE and DFI_REGISTRY_PRIVATE_KEY=FILE.";
+	    "DFI_REGISTRY_CERT=FILE and DFI_REGISTRY_PRIVATE_KEY=FILE.\n"
+	    "\n"
+	    "An etcd at etcd:https://HOST:PORT,... wants "
+	    "DFI_ETCD_USER=NAME and\n"
+	    "DFI_ETCD_PASSWORD_FILE=FILE, except at a loopback address.";
 	static const struct argp argp = { arguments, parse,
 		"flows|nodes|stat|devices|config", doc, NULL, NULL, NULL };
 	struct options options = { .registry = NULL };

@@ -15,6 +15,13 @@
  * contexts. With the last it ends, and forgets persistent flows. Their leases
  * end when they are closed. A forked child has none of its parent's: it begins
  * with its own. No other process can see it, dfi-info included.
+ *
+ * "etcd:https://HOST:PORT[,HOST:PORT]...[/PREFIX]" is an etcd: its members'
+ * endpoints, and where in it DFI's keys are, by default "dfi". Hosts that are
+ * no loopback addresses need https and a user of etcd (DFI_ETCD_USER,
+ * DFI_ETCD_PASSWORD_FILE); dfi_attr.registry_ca and the two behind it are as
+ * for a dfi-registry. A lease has whole seconds there, 5 if dfi_attr names
+ * none. libdfi.a can't use one.
  */
 #ifndef DFI_REGISTRY_H
 #define DFI_REGISTRY_H

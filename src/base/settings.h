@@ -20,8 +20,8 @@
  */
 #define DFI_SETTINGS(X)                                                       \
 	X(text, registry, "DFI_REGISTRY", NULL,                               \
-	    "address of the registry: unix:PATH, unix:@NAME, tcp:IP:PORT "    \
-	    "or tcp:[IPV6]:PORT")                                             \
+	    "address of the registry: unix:PATH, unix:@NAME, tcp:IP:PORT, "   \
+	    "tcp:[IPV6]:PORT, or etcd:https://HOST:PORT,... (an etcd)")       \
 	X(text, registry_key, "DFI_REGISTRY_KEY", NULL,                       \
 	    "key file of the registry, if it is at a TCP address")            \
 	X(text, registry_ca, "DFI_REGISTRY_CA", NULL,                         \
@@ -30,6 +30,10 @@
 	    "PEM file of this process's certificate")                         \
 	X(text, registry_private_key, "DFI_REGISTRY_PRIVATE_KEY", NULL,       \
 	    "PEM file of this process's private key")                         \
+	X(text, etcd_user, "DFI_ETCD_USER", NULL,                             \
+	    "name of the user of etcd, if DFI_REGISTRY is etcd:")             \
+	X(text, etcd_password_file, "DFI_ETCD_PASSWORD_FILE", NULL,           \
+	    "file with the password of that user, in its first line")         \
 	X(choice, registry_insecure, "DFI_REGISTRY_INSECURE", "0",            \
 	    "leave to join a registry at a TCP address without a key or "     \
 	    "certificates, on a closed test network or where all users of "   \

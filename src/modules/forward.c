@@ -164,6 +164,16 @@ void dfi__loop_post(struct loop *loop, struct loop_post *post)
 	dfi__services_used()->loop_post(loop, post);
 }
 
+void dfi__loop_unpost(struct loop *loop, struct loop_post *post)
+{
+	dfi__services_used()->loop_unpost(loop, post);
+}
+
+bool dfi__loop_is_current(const struct loop *loop)
+{
+	return dfi__services_used()->loop_is_current(loop);
+}
+
 void dfi__loop_end(struct loop *loop, struct loop_post *post, int64_t deadline)
 {
 	dfi__services_used()->loop_end(loop, post, deadline);

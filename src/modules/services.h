@@ -57,6 +57,8 @@ struct services {
 	__typeof__(dfi__loop_base) *loop_base;
 	__typeof__(dfi__loop_call) *loop_call;
 	__typeof__(dfi__loop_post) *loop_post;
+	__typeof__(dfi__loop_unpost) *loop_unpost;
+	__typeof__(dfi__loop_is_current) *loop_is_current;
 	__typeof__(dfi__loop_end) *loop_end;
 
 	/* base/wait.h */

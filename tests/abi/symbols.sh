@@ -105,6 +105,7 @@ for module in "$@"; do
 		libdfi-tls.so:libcrypto.so.3 | libdfi-tls.so:libssl.so.3) ;;
 		libdfi-tls.so:libevent_openssl-*) ;;
 		*:libc.so.6 | *:ld-linux-* | *:libevent_core-*) ;;
+		libdfi-etcd.so:libcurl.so.4 | libdfi-etcd.so:libjansson.so.4) ;;
 		libdfi-ofi.so:libfabric.so.*) ;;
 		libdfi-verbs.so:libibverbs.so.* | libdfi-verbs.so:librdmacm.so.*) ;;
 		*)

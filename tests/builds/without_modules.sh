@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # without_modules.sh CMAKE GENERATOR CC: library, programs, examples and the bench build
-# without rdma-core, libfabric and OpenSSL where DFI_VERBS, DFI_OFI and DFI_TLS are OFF,
-# each or together, and work. Their headers and pkg-config files are hidden.
+# without rdma-core, libfabric, OpenSSL and libcurl where DFI_VERBS, DFI_OFI, DFI_TLS and
+# DFI_ETCD are OFF, each or together, and work. Their headers and pkg-config files are hidden.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,6 +12,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
 rdma='libibverbs|librdmacm' ofi=libfabric tls='libssl|libcrypto|libevent_openssl|openssl'
+etcd=libcurl
 
 step() # DESCRIPTION COMMAND...
 {
@@ -32,6 +33,7 @@ ofi_headers=(rdma/fabric.h rdma/fi_cm.h rdma/fi_domain.h rdma/fi_endpoint.h rdma
 	rdma/fi_errno.h rdma/fi_rma.h)
 tls_headers=(event2/bufferevent_ssl.h openssl/crypto.h openssl/err.h openssl/evp.h
 	openssl/hmac.h openssl/pem.h openssl/ssl.h openssl/x509.h)
+etcd_headers=(curl/curl.h)
 
 # What the compiler and pkg-config don't find from now on.
 hide() # PATTERN HEADER...
@@ -81,14 +83,19 @@ says() # TEXT COMMAND [ARGUMENT]...
 	"${@:2}" 2>&1 | grep -qF -- "$1"
 }
 
-hide "$rdma|$ofi|$tls" "${rdma_headers[@]}" "${ofi_headers[@]}" "${tls_headers[@]}"
-for header in "${rdma_headers[@]}" "${ofi_headers[@]}" "${tls_headers[@]}"; do
+hide "$rdma|$ofi|$tls|$etcd" "${rdma_headers[@]}" "${ofi_headers[@]}" "${tls_headers[@]}" \
+	"${etcd_headers[@]}"
+for header in "${rdma_headers[@]}" "${ofi_headers[@]}" "${tls_headers[@]}" \
+	"${etcd_headers[@]}"; do
 	step "$header is hidden" is_hidden "$header"
 done
-build "networks and TLS" -DDFI_VERBS=OFF -DDFI_OFI=OFF -DDFI_TLS=OFF
+# etcd stays OFF from here on.
+build "networks and TLS" -DDFI_VERBS=OFF -DDFI_OFI=OFF -DDFI_TLS=OFF -DDFI_ETCD=OFF
 step "without networks and TLS: no module" has_modules ""
 step "without networks and TLS: dfi-info devices says so" \
 	says "-DDFI_VERBS=ON" "$tmp/build/bin/dfi-info" devices
+step "without etcd: dfi-info says so" says "-DDFI_ETCD=ON" \
+	"$tmp/build/bin/dfi-info" nodes --registry etcd:http://127.0.0.1:1
 
 hide "$rdma|$ofi" "${rdma_headers[@]}" "${ofi_headers[@]}"
 build networks -DDFI_VERBS=OFF -DDFI_OFI=OFF -DDFI_TLS=ON
@@ -107,3 +114,8 @@ rm "$tmp/build/lib/"libdfi-{tls,verbs}.so
 hide "$tls" "${tls_headers[@]}"
 build TLS -DDFI_VERBS=ON -DDFI_OFI=ON -DDFI_TLS=OFF
 step "without TLS: two modules" has_modules libdfi-ofi.so libdfi-verbs.so
+rm "$tmp/build/lib/"libdfi-{ofi,verbs}.so
+
+hide "$rdma|$ofi|$tls" "${rdma_headers[@]}" "${ofi_headers[@]}" "${tls_headers[@]}"
+build "all but etcd" -DDFI_VERBS=OFF -DDFI_OFI=OFF -DDFI_TLS=OFF -DDFI_ETCD=ON
+step "without all but etcd: one module" has_modules libdfi-etcd.so

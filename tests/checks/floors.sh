@@ -40,6 +40,7 @@ files=$(find src -name '*.[ch]' -o -name '*.proto' | sort)
 			-o -path './dfi_ofi_objects.dir/*' \
 			-o -path './dfi_static_objects.dir/*' \
 			-o -path './dfi_tls_objects.dir/*' \
+			-o -path './dfi_etcd_objects.dir/*' \
 			-o -path './dfi_verbs_objects.dir/*' \) -name '*.o' -print0 |
 			xargs -0 -r nm -A -P) |
 			sed 's/^/symbol /'

@@ -103,6 +103,10 @@ check_includes()
 
 	while IFS=: read -r file line name; do
 		case $name in
+		'<curl/'* | '<jansson.h>')
+			[[ $file != src/* || $file == src/registry/etcd/* ]] ||
+				report "$file:$line" \
+					"only src/registry/etcd may include $name" ;;
 		'<rdma/fabric.h>' | '<rdma/fi_'*)
 			[[ $file == src/transport/ofi/* ]] ||
 				report "$file:$line" \

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const struct dfi_field kv_fields[] = {
 	DFI_FIELD(struct kv, key),
@@ -17,10 +18,22 @@ static const struct dfi_field kv_fields[] = {
 
 const struct dfi_schema kv_schema = DFI_SCHEMA(struct kv, kv_fields);
 
+/* Cases run at once, so each has a prefix of its own in an etcd. */
+static const char *given_address(void)
+{
+	static char address[256];
+	const char *given = getenv("DFI_TEST_REGISTRY");
+
+	if (!given || strncmp(given, "etcd:", strlen("etcd:")) != 0)
+		return given;
+	snprintf(address, sizeof(address), "%s/%ld", given, (long)getpid());
+	return address;
+}
+
 const char *rig_address(const struct rig *rig)
 {
 	return rig->registry ? dfi_registry_address(rig->registry)
-			     : getenv("DFI_TEST_REGISTRY");
+			     : given_address();
 }
 
 struct dfi *rig_join(const struct rig *rig)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_modules.sh BIN_DIR LIBDFI_SO OTHER_MODULE: libdfi.so opens libdfi-verbs.so from its
-# own folder when it needs RDMA, and libdfi-tls.so for TLS. Errors say what is wrong with
-# them. Flows over shared memory need no module.
+# test_modules.sh BIN_DIR LIBDFI_SO OTHER_MODULE: libdfi.so opens libdfi-verbs.so from
+# its own folder when it needs RDMA, libdfi-tls.so for TLS and libdfi-etcd.so for an
+# etcd, and tells what is wrong with them. Flows over shared memory need no module.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -93,6 +93,10 @@ listen() # ends at once, or when it is told to
 }
 ! listen || fail "a registry with a key needs no module"
 tells "$here/libdfi-tls.so: build DFI with -DDFI_TLS=ON"
+
+! DFI_REGISTRY=etcd:http://127.0.0.1:1 run dfi-info nodes ||
+	fail "a registry in etcd needs no module"
+tells "there is no file $here/libdfi-etcd.so: build DFI with -DDFI_ETCD=ON"
 
 # A copy in $here that needs another version of a library, which there is not.
 lack() # MODULE LIBRARY

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry inside a process: who shares it, when it ends, and forks. */
+/*
+ * The registry inside a process: who shares it, when it ends, and forks; its
+ * calls are in test_registry_each.c.
+ */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -60,13 +63,6 @@ static void teardown(void)
 
 TestSuite(local, .init = setup, .fini = teardown);
 
-static int create(struct registry_client *by, const char *key,
-    const char *value, unsigned flags)
-{
-	return dfi__client_create(
-	    by, key, value, strlen(value), flags, soon(), NULL);
-}
-
 static int put(struct registry_client *by, const char *key, const char *value)
 {
 	return dfi__client_put(by, key, value, strlen(value), 0, soon(), NULL);
@@ -80,125 +76,6 @@ static size_t count(struct registry_client *by, const char *prefix)
 	cr_assert_eq(dfi__client_list(by, prefix, soon(), &values, &n), 0);
 	dfi__registry_values_free(values, n);
 	return n;
-}
-
-Test(local, a_watch_hears_keys_that_exist_and_then_all_changes)
-{
-	struct registry_watch *watch;
-	uint64_t revision;
-
-	cr_assert_eq(put(other, "a/2", "two"), 0);
-	cr_assert_eq(put(client, "a/1", "one"), 0);
-	cr_assert_eq(
-	    dfi__client_watch(client, "a/", ear_hear, &ear, soon(), &watch), 0);
-	cr_assert_str_eq(ear.log, "+a/1=one +a/2=two ");
-	cr_assert_eq(
-	    dfi__client_put(other, "a/1", "new", 3, 0, soon(), &revision), 0);
-	cr_assert_eq(
-	    dfi__client_delete(other, "a/1", revision - 1, soon()), -ENOENT);
-	cr_assert_eq(dfi__client_delete(other, "a/1", revision, soon()), 0);
-	cr_assert_eq(put(other, "b", "unwatched"), 0);
-	ear_expect(&ear, "+a/1=one +a/2=two +a/1=new -a/1 ");
-	dfi__client_unwatch(watch);
-	cr_assert_eq(put(other, "a/3", "unheard"), 0);
-	cr_assert_eq(
-	    dfi__client_watch_key(client, "b", ear_hear, &ear, soon(), &watch),
-	    0);
-	cr_assert_str_eq(
-	    ear.log, "+a/1=one +a/2=two +a/1=new -a/1 +b=unwatched ");
-}
-
-static struct registry_watch *ended;
-
-static void hear_and_end(void *arg, const struct registry_event *event)
-{
-	ear_hear(arg, event);
-	dfi__client_unwatch(ended);
-}
-
-Test(local, a_watch_can_end_itself)
-{
-	struct registry_watch *watch;
-	struct ear control;
-
-	ear_init(&control);
-	cr_assert_eq(
-	    dfi__client_watch(client, "", hear_and_end, &ear, soon(), &ended),
-	    0);
-	cr_assert_eq(
-	    dfi__client_watch(client, "", ear_hear, &control, soon(), &watch),
-	    0);
-	cr_assert_eq(put(other, "a", "1"), 0);
-	cr_assert_eq(put(other, "a", "2"), 0);
-	ear_expect(&control, "+a=1 +a=2 ");
-	cr_assert_str_eq(ear.log, "+a=1 ");
-}
-
-Test(local, a_client_that_closes_takes_its_leased_keys_along)
-{
-	struct registry_client *third = open_at(loop, "local:");
-	struct registry_watch *watch;
-
-	cr_assert_eq(
-	    dfi__client_watch(client, "", ear_hear, &ear, soon(), &watch), 0);
-	cr_assert_eq(create(third, "leased", "x", CLIENT_LEASED), 0);
-	cr_assert_eq(create(third, "stays", "x", 0), 0);
-	cr_assert_eq(create(other, "leased", "y", CLIENT_LEASED), -EEXIST);
-	dfi__client_close(third);
-	cr_assert_eq(count(other, "leased"), 0);
-	cr_assert_eq(count(other, "stays"), 1);
-	ear_expect(&ear, "+leased=x +stays=x -leased ");
-}
-
-/* Neither forgets, renews nor retires what has another owner by now. */
-Test(local, a_key_of_another_client_is_left_alone)
-{
-	struct registry_value value;
-
-	cr_assert_eq(create(client, "a", "mine", CLIENT_SHARED), 0);
-	cr_assert_eq(dfi__client_delete(other, "a", 0, soon()), 0);
-	dfi__client_forget(client, "a");
-	dfi__client_renew(client, "a", "mine", 4);
-	cr_assert_eq(count(client, "a"), 0);
-	cr_assert_eq(create(other, "a", "theirs", CLIENT_LEASED), 0);
-	dfi__client_forget(client, "a");
-	dfi__client_renew(client, "a", "mine", 4);
-	dfi__client_retire(client, "a", "mine", 4);
-	cr_assert_eq(
-	    dfi__client_change(client, "a", "mine", 4, soon()), -EEXIST);
-	cr_assert_eq(dfi__client_get(client, "a", soon(), &value), 0);
-	cr_assert_str_eq(value.data, "theirs");
-	dfi__registry_value_free(&value);
-	cr_assert_eq(dfi__client_change(other, "a", "new", 3, soon()), 0);
-	dfi__client_renew(other, "a", "newer", 5);
-	cr_assert_eq(dfi__client_get(client, "a", soon(), &value), 0);
-	cr_assert_str_eq(value.data, "newer");
-	dfi__registry_value_free(&value);
-	dfi__client_forget(other, "a");
-	cr_assert_eq(dfi__client_get(client, "a", soon(), &value), -ENOENT);
-}
-
-Test(local, a_join_that_fails_leaves_neither_watch_nor_key)
-{
-	struct registry_entry entry = { .key = "a", .value = "b", .size = 1 };
-	struct registry_interest interest = {
-		.prefix = "",
-		.fn = ear_hear,
-		.arg = &ear,
-	};
-
-	cr_assert_eq(put(other, "a", "taken"), 0);
-	cr_assert_eq(
-	    dfi__client_join(client, &interest, 1, &entry, soon()), -EEXIST);
-	cr_assert_eq(put(other, "b", "unheard"), 0);
-	cr_assert_eq(dfi__loop_check(loop, soon()), 0);
-	cr_assert_str_eq(ear.log, "");
-	entry.key = "c";
-	cr_assert_eq(dfi__client_join(client, &interest, 1, &entry, soon()), 0);
-	ear_expect(&ear, "+a=taken +b=unheard +c=b ");
-	dfi__client_leave(interest.watch, "c");
-	cr_assert_eq(count(other, "c"), 0);
-	cr_assert_str_eq(ear.log, "+a=taken +b=unheard +c=b ");
 }
 
 Test(local, another_name_is_another_registry)

@@ -105,6 +105,8 @@ static struct registry_security registry_security(
 		security.cert = settings->registry_cert;
 		security.private_key = settings->registry_private_key;
 	}
+	security.etcd_user = settings->etcd_user;
+	security.etcd_password = settings->etcd_password_file;
 	security.insecure = settings->registry_insecure ||
 	    (attr->registry_flags & DFI_REGISTRY_INSECURE);
 	security.has_user = settings->registry_user != UINT32_MAX;

@@ -38,13 +38,32 @@ struct network {
 static bool is_local(const char *registry)
 {
 	static const char *const local[] = { "local:", "unix:", "tcp:127.",
-		"tcp:[::1]" };
+		"tcp:[::1]", "etcd:http://", "etcd:https://127.",
+		"etcd:https://[::1]", "etcd:https://localhost:" };
 	size_t i;
 
 	for (i = 0; i < sizeof(local) / sizeof(local[0]); i++)
 		if (strncmp(registry, local[i], strlen(local[i])) == 0)
 			return true;
 	return false;
+}
+
+/*
+ * The registry as "tcp:ADDRESS:PORT", whose route tells which of this host's
+ * addresses others reach: of an etcd, its first endpoint. Or any other text.
+ */
+static char *route_to(const char *registry)
+{
+	static const char etcd[] = "etcd:http";
+	const char *host = strstr(registry, "://");
+	char *route;
+
+	if (strncmp(registry, etcd, strlen(etcd)) != 0 || !host)
+		return strdup(registry);
+	host += strlen("://");
+	return asprintf(&route, "tcp:%.*s", (int)strcspn(host, ",/"), host) < 0
+	    ? NULL
+	    : route;
 }
 
 int dfi__network_new(
@@ -61,7 +80,7 @@ int dfi__network_new(
 	}
 	network->dfi = dfi;
 	network->registry_is_local = is_local(registry);
-	network->registry = strdup(registry);
+	network->registry = route_to(registry);
 	if (!network->registry) {
 		free(network);
 		return dfi__fail(-ENOMEM, "dfi_open: out of memory");

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/loop.h"
+#include "registry/etcd/etcd.h"
 #include "registry/local/local.h"
 #include "registry/remote/remote.h"
 #include "ops.h"
@@ -34,6 +35,9 @@ int dfi__client_open(struct loop *loop, const char *address,
 		return ret;
 	if (!strncmp(address, LOCAL_SCHEME, strlen(LOCAL_SCHEME)))
 		return dfi__local_open(loop, address, client);
+	if (!strncmp(address, ETCD_SCHEME, strlen(ETCD_SCHEME)))
+		return dfi__etcd_open(
+		    loop, address, security, lease_ttl_ms, deadline, client);
 	return dfi__remote_open(
 	    loop, address, security, lease_ttl_ms, deadline, client);
 }
@@ -136,11 +140,9 @@ void dfi__registry_value_free(struct registry_value *value)
 
 void dfi__registry_values_free(struct registry_value *values, size_t count)
 {
-	size_t i;
+	struct registry_list list = { .values = values, .count = count };
 
-	for (i = 0; i < count; i++)
-		dfi__registry_value_free(&values[i]);
-	free(values);
+	dfi__registry_list_free(&list);
 }
 
 int dfi__client_list(struct registry_client *client, const char *prefix,
@@ -152,7 +154,7 @@ int dfi__client_list(struct registry_client *client, const char *prefix,
 	if (!ret)
 		ret = client->ops->list(client, prefix, deadline, &list);
 	if (ret) {
-		dfi__registry_values_free(list.values, list.count);
+		dfi__registry_list_free(&list);
 		return ret;
 	}
 	*values = list.values;

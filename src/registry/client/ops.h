@@ -79,6 +79,8 @@ struct registry_list {
 int dfi__registry_list_add(
     struct registry_list *list, const struct registry_value *value);
 
+void dfi__registry_list_free(struct registry_list *list);
+
 /* Copy a value whose memory is lent. -ENOMEM. */
 int dfi__registry_value_copy(
     const struct registry_value *from, struct registry_value *to);

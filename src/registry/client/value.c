@@ -55,3 +55,15 @@ int dfi__registry_list_add(
 		list->count++;
 	return ret;
 }
+
+void dfi__registry_list_free(struct registry_list *list)
+{
+	size_t i;
+
+	for (i = 0; i < list->count; i++) {
+		free(list->values[i].key);
+		free(list->values[i].data);
+	}
+	free(list->values);
+	*list = (struct registry_list){ .count = 0 };
+}

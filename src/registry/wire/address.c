@@ -101,10 +101,16 @@ int dfi__address_parse(const char *text, struct address *address)
 		    "registry address '%s': contexts of one process share it "
 		    "without a dfi-registry, which listens at %s",
 		    text, ADDRESS_SYNTAX);
+	else if (!strncmp(text, "etcd:", strlen("etcd:")))
+		ret = dfi__fail(-EINVAL,
+		    "registry address '%s': an etcd takes the place of a "
+		    "dfi-registry, which listens at %s",
+		    text, ADDRESS_SYNTAX);
 	else
 		ret = dfi__fail(-EINVAL,
-		    "registry address '%s': unknown kind; use %s, or local: "
-		    "within one process",
+		    "registry address '%s': unknown kind; use %s, "
+		    "etcd:https://HOST:PORT for an etcd, or local: within one "
+		    "process",
 		    text, ADDRESS_SYNTAX);
 	if (ret)
 		return ret;
