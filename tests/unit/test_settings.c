@@ -273,7 +273,8 @@ Test(settings, nearest_name_is_found_for_what_is_misspelt)
 		{ "DFI_REGISTRYKEY", "DFI_REGISTRY_KEY" },
 		{ "DFI_HUGEPAGES", "DFI_HUGE_PAGES" },
 		{ "DFI_OPEN_TIMEOUT_MS=5", "DFI_OPEN_TIMEOUT" },
-		{ "DFI_TIMEOUT", "DFI_OPEN_TIMEOUT" },
+		{ "DFI_OPENTIME", "DFI_OPEN_TIMEOUT" },
+		{ "DFI_TIMEOUT", "DFI_OFI_TIMEOUT" },
 		{ "DFI_wait", "DFI_WAIT" },
 		{ "DFI_TEST", "DFI_LEASE" },
 	};
