@@ -23,6 +23,8 @@ command -v ip > /dev/null || skip "there is no ip (iproute2)"
 ip netns add "$here" 2> /dev/null || skip "no namespaces here"
 tmp=$(mktemp -d)
 trap 'end_children; ip netns del "$here" || :; ip netns del "$there" || :; rm -rf "$tmp"' EXIT
+# It mounts a file system over /sys, which a bare chroot can't.
+ip netns exec "$here" true 2> /dev/null || skip "no programs run in namespaces here"
 ip netns add "$there"
 ip link add va netns "$here" type veth peer name vb netns "$there" 2> /dev/null ||
 	skip "no veth here"
