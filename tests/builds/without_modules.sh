@@ -80,7 +80,7 @@ has_modules() # NAME...
 
 says() # TEXT COMMAND [ARGUMENT]...
 {
-	"${@:2}" 2>&1 | grep -qF -- "$1"
+	{ "${@:2}" || :; } 2>&1 | grep -qF -- "$1"
 }
 
 hide "$rdma|$ofi|$tls|$etcd" "${rdma_headers[@]}" "${ofi_headers[@]}" "${tls_headers[@]}" \
