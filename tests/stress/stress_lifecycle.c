@@ -55,11 +55,12 @@ static bool is_one_of(int ret, const int *codes)
 	check(is_one_of((ret), (const int[]){ __VA_ARGS__, 0 }), "%d", \
 	    (int)(ret))
 
-static bool over_verbs(void)
+static bool over_network(void)
 {
 	const char *transport = getenv("DFI_TRANSPORT");
 
-	return transport && !strcmp(transport, "verbs");
+	return transport &&
+	    (!strcmp(transport, "verbs") || !strcmp(transport, "ofi"));
 }
 
 static void create_flow(struct actor *actor)
@@ -93,8 +94,8 @@ static void use_source(struct actor *actor)
 	    actor->dfi, actor->flow, actor->index, &attr, &source);
 	check_codes(ret, -EEXIST, -ETIMEDOUT, -ECONNRESET,
 	    /* Its process has gone, or doesn't know us yet. */
-	    over_verbs() ? -ECONNREFUSED : -ETIMEDOUT,
-	    over_verbs() ? -EACCES : -ETIMEDOUT);
+	    over_network() ? -ECONNREFUSED : -ETIMEDOUT,
+	    over_network() ? -EACCES : -ETIMEDOUT);
 	if (ret < 0)
 		return;
 	n_sources++;

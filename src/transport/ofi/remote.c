@@ -21,14 +21,12 @@
  */
 static void leave_conn(struct ofi *ofi, struct ofi_remote *remote, bool pending)
 {
-	struct ofi_message message = {
-		.type = OFI_CLOSE,
-		.to_link = remote->to_link,
-	};
+	struct ofi_message message = { .type = OFI_CLOSE };
 	struct ofi_conn *conn = remote->conn;
 
 	dfi__ofi_lock_poll(ofi);
 	pthread_mutex_lock(&ofi->table);
+	message.to_link = remote->to_link; /* may come late, if not opened */
 	/* Under the lock, because the answer may come at once. */
 	remote->closing = pending;
 	if (pending && remote->opened == 1)
