@@ -309,13 +309,22 @@ static bool is_listening(int fd)
 	    listening;
 }
 
+/* One that was accepted at an address. */
+static bool is_accepted(int fd, const union ip *local, const union ip *peer)
+{
+	(void)peer;
+	return is_named(fd, local, getsockname) && !is_listening(fd);
+}
+
 static bool is_socket(int fd, const union ip *local, const union ip *peer)
 {
 	return is_named(fd, local, getsockname) &&
 	    (peer ? is_named(fd, peer, getpeername) : is_listening(fd));
 }
 
-int dfi__ofi_own_socket(const union ip *local, const union ip *peer)
+static int find_socket(
+    bool (*is_it)(int fd, const union ip *local, const union ip *peer),
+    const union ip *local, const union ip *peer)
 {
 	int folder = file_up(
 	    open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -325,13 +334,43 @@ int dfi__ofi_own_socket(const union ip *local, const union ip *peer)
 
 	while (files && found < 0 && (file = readdir(files))) {
 		fd = atoi(file->d_name);
-		if (fd > 2 && is_socket(fd, local, peer))
+		if (fd > 2 && is_it(fd, local, peer))
 			found = fd;
 	}
 	if (files)
 		closedir(files);
 	else if (folder >= 0)
 		close(folder);
+	return found;
+}
+
+/*
+ * Refuse connections that were asked for and not handled, and close those whose
+ * request has not come: libfabric 1.17 keeps both when the listener closes.
+ */
+static void refuse_waiting(struct ofi *ofi)
+{
+	union {
+		struct fi_eq_cm_entry entry;
+		uint8_t bytes[sizeof(struct fi_eq_cm_entry) + 512];
+	} event;
+	uint32_t type;
+	int fd;
+
+	while (fi_eq_read(ofi->eq, &type, &event, sizeof(event), 0) > 0)
+		if (type == FI_CONNREQ) {
+			(void)fi_reject(
+			    ofi->listener, event.entry.info->handle, NULL, 0);
+			fi_freeinfo(event.entry.info);
+		}
+	while ((fd = find_socket(is_accepted, &ofi->address, NULL)) >= 0)
+		close(fd);
+}
+
+int dfi__ofi_own_socket(const union ip *local, const union ip *peer)
+{
+	int found = find_socket(is_socket, local, peer);
+
 	if (found < 0)
 		return -1;
 	(void)fcntl(found, F_SETFD, FD_CLOEXEC);
@@ -347,6 +386,8 @@ void dfi__ofi_close(struct ofi *ofi)
 {
 	if (ofi->listener_fd >= 0)
 		dfi__fork_remove(ofi->listener_fd);
+	if (ofi->base.address[0])
+		refuse_waiting(ofi);
 	if (ofi->listener)
 		close_fid(&ofi->listener->fid);
 	if (ofi->credits)
