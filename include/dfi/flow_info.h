@@ -87,7 +87,11 @@ struct dfi_flow_needs {
 	uint64_t target_datagram_bytes, source_datagram_bytes;
 	/* Files that each source keeps open; two more while it attaches. */
 	uint32_t source_descriptors;
-	uint32_t reserved; /* 0 */
+	/*
+	 * Over how many devices of this context others reach a target or a
+	 * combiner, at most: each locks its rings, and posts its receives.
+	 */
+	uint32_t devices;
 };
 
 /*

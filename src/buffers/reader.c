@@ -316,10 +316,11 @@ int dfi__reader_take_other(
 static int give_credit(struct reader *reader, enum ring_closed closed)
 {
 	struct region *region = reader->region;
+	struct export *export = region->exports;
 	int ret = 0;
 
-	if (unlikely(region->export != NULL))
-		ret = region->export->transport->ops->ring.give_credit(region,
+	for (; unlikely(export != NULL) && ret >= 0; export = export->next)
+		ret = export->transport->ops->ring.give_credit(region, export,
 		    &reader->layout, reader->ring, reader->returned, closed);
 	/*
 	 * Give the credit through memory as well: after the ring was opened
@@ -327,7 +328,7 @@ static int give_credit(struct reader *reader, enum ring_closed closed)
 	 * region itself.
 	 */
 	if (likely(ret >= 0))
-		ret = region->transport->ops->ring.give_credit(region,
+		ret = region->transport->ops->ring.give_credit(region, NULL,
 		    &reader->layout, reader->ring, reader->returned, closed);
 	return ret < 0 ? ret : 0;
 }

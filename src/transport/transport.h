@@ -52,6 +52,8 @@ struct region_name {
 struct member {
 	/* A peer; the route to it selects the device by default. */
 	const char *route_to;
+	/* Which of the transport_ops.n_devices() to use. */
+	uint32_t device;
 	uint64_t node;
 	uint8_t token[MEMBER_TOKEN_SIZE];
 	/* Get the secret of a node; false: the node is no member. */
@@ -68,15 +70,17 @@ struct transport {
 
 /*
  * Memory of this process that peers write into. It is page-aligned, and may
- * still hold data of another flow. One transport makes a region. Another may
- * export it as well, so that some rings are written through the one and some
- * through the other.
+ * still hold data of another flow. One transport makes a region. Other
+ * transports, and several instances of one, may export it as well: each ring is
+ * written through one of them all.
  */
 struct region {
 	struct transport *transport;
 	void *base;
 	struct region_name name;
-	struct export *export; /* NULL: no other transport exports it */
+	struct export
+	    *exports; /* a list, the best first; NULL: there is none */
+	_Atomic uint32_t n_exports; /* see region_leave() */
 	/*
 	 * The owner sets it before others know of the region: how many bytes a
 	 * region that is granted for a ring has; 0: none is granted.
@@ -88,6 +92,7 @@ struct region {
 struct export
 {
 	struct transport *transport;
+	struct export *next; /* of the region */
 	struct region_name name;
 	/* Counts the writers that were lost; see ring_lost(). */
 	_Atomic uint32_t changes;
@@ -98,6 +103,31 @@ struct export
 	/* Set by the owner: its reader never sleeps. */
 	_Atomic bool spins;
 };
+
+/* Append an export, as region_ops.export() does when all else is done. */
+static inline void region_add_export(
+    struct region *region, struct export *export)
+{
+	struct export **end = &region->exports;
+
+	while (*end)
+		end = &(*end)->next;
+	export->next = NULL;
+	*end = export;
+	atomic_fetch_add(&region->n_exports, 1);
+}
+
+/*
+ * The owner and each export hold a region, and leave it in any order. true:
+ * this was the last one, which calls region_ops.destroy().
+ */
+static inline bool region_leave(struct region *region)
+{
+	if (atomic_fetch_sub(&region->n_exports, 1))
+		return false;
+	atomic_store(&region->n_exports, 0);
+	return true;
+}
 
 /* What a transport must know about the rings of a region. */
 struct ring_layout {
@@ -233,10 +263,14 @@ static inline int wait_limit_look_ms(const struct wait_limit *wait_limit)
 	    look < wait_limit->deadline ? look : wait_limit->deadline);
 }
 
-/* What happened to a ring's writer. */
+/*
+ * What an export knows of a ring's writer. A writer may have tried one export
+ * and then have taken another, so of several answers the highest is true.
+ */
 enum ring_loss {
-	RING_KEPT = 0,
+	RING_KEPT = 0,       /* none was lost, or none came */
 	RING_LOST_UNWRITTEN, /* it had written nothing */
+	RING_TAKEN,          /* it, or one that came later, has the ring */
 	RING_LOST,
 };
 
@@ -281,8 +315,8 @@ struct region_ops {
 	int (*export_room)(struct transport *transport, uint64_t size);
 
 	/*
-	 * Offer a region that another transport made to the peers of this one;
-	 * sets region->export. The endpoint that made it; blocks as create()
+	 * Offer a region that another transport made to the peers of this one:
+	 * region_add_export(). The endpoint that made it; blocks as create()
 	 * does. -EOPNOTSUPP: the device can't add, for a layout of counters.
 	 * -EIO.
 	 */
@@ -290,11 +324,11 @@ struct region_ops {
 	    const struct ring_layout *layout);
 
 	/*
-	 * End the export and destroy the region; its memory is freed when no
-	 * peer can write to it any more. The endpoint that made it; never
-	 * blocks.
+	 * End the export. When no peer can write through it any more, it is
+	 * freed, and leaves the region (region_leave()). The endpoint that made
+	 * it, after its last call on the export; never blocks.
 	 */
-	void (*unexport)(struct region *region);
+	void (*unexport)(struct export *export);
 
 	/*
 	 * Where regions can be mapped: grant one to the owner of ring number
@@ -411,11 +445,12 @@ struct ring_ops {
 	const char *(*owner_why)(const struct remote *remote);
 
 	/*
-	 * Publish a ring's credit to its writer, and wake it. Returns 1, or 0
-	 * if the ring is not written through this transport. The reader; never
-	 * blocks. -ECONNRESET.
+	 * Publish a ring's credit to its writer, and wake it. export: one of
+	 * the region's; NULL: the transport made the region. Returns 1, or 0
+	 * if the ring is not written through it. The reader; never blocks.
+	 * -ECONNRESET.
 	 */
-	int (*give_credit)(struct region *region,
+	int (*give_credit)(struct region *region, struct export *export,
 	    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
 	    enum ring_closed closed);
 
@@ -527,6 +562,13 @@ struct transport_ops {
 	uint32_t footer_sides;
 
 	/*
+	 * Returns how many devices the settings name, 1 if they name none: as
+	 * many instances serve a process, which have member.device from 0 on.
+	 * Any; never blocks. NULL: one serves.
+	 */
+	uint32_t (*n_devices)(const struct settings *settings);
+
+	/*
 	 * Start serving peers on the context's control thread. The settings
 	 * must outlive the control thread. Any but the control thread; blocks
 	 * until that has added the events, and for settings->open_timeout_ms at
@@ -550,9 +592,10 @@ struct transport_ops {
 	void (*stop)(struct transport *transport);
 
 	/*
-	 * Tells whether to try this transport for the owner at an address: the
-	 * route there uses its device, or the settings demand it, or nothing is
-	 * known. Any; never blocks. NULL: the transport serves one host.
+	 * Tells whether to try this instance for the owner at an address: the
+	 * route there uses its device, or both are of one network, or the
+	 * settings demand it, or nothing is known. Any; never blocks. NULL: the
+	 * transport serves one host.
 	 */
 	bool (*reaches)(const struct transport *transport, const char *address);
 

@@ -18,8 +18,8 @@ struct transport_row {
 /*
  * They end with a name that is NULL. The first transport is linked in, and
  * makes regions, in memory that the contexts of one host share. The others
- * export these regions to other hosts; of them, a context starts the first one
- * that its user allows and whose device it has. transports.c has the rows of
+ * export these regions to other hosts, the best first: a context starts all
+ * that its user allows and whose devices it has. transports.c has the rows of
  * libdfi.a, transports_modules.c those of libdfi.so.
  */
 extern const struct transport_row dfi__transports[];

@@ -260,7 +260,7 @@ static void pin_flow_needs(void)
 	PIN(dfi_flow_needs, target_datagram_bytes, 144, 8);
 	PIN(dfi_flow_needs, source_datagram_bytes, 152, 8);
 	PIN(dfi_flow_needs, source_descriptors, 160, 4);
-	PIN(dfi_flow_needs, reserved, 164, 4);
+	PIN(dfi_flow_needs, devices, 164, 4);
 }
 
 static void pin_flow_info(void)

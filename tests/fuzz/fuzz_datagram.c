@@ -60,13 +60,15 @@ static uint64_t number(struct input *input, size_t size)
 	return value;
 }
 
-static int give_credit(struct region *region, const struct ring_layout *layout,
-    uint32_t ring, uint64_t consumed, enum ring_closed closed)
+static int give_credit(struct region *region, struct export *export,
+    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
+    enum ring_closed closed)
 {
 	struct ring_header *header =
 	    (struct ring_header *)(void *)((char *)region->base +
 		layout->first_ring + ring * layout->ring_size);
 
+	(void)export;
 	atomic_publish(&header->credit.consumed, consumed);
 	if (closed)
 		atomic_publish(&header->credit.closed, closed);

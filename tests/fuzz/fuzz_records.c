@@ -104,12 +104,13 @@ static void read_stats(const uint8_t *data, size_t size)
 
 static void check_region(const struct published_region *region)
 {
-	const struct region_address *address = region->addresses;
+	const struct region_address *address;
 	uint32_t i;
 
 	fuzz_check(region->n_addresses <= REGION_MAX_ADDRESSES);
 	fuzz_check(dfi__text_is_plain(region->why));
-	for (i = 0; i < region->n_addresses; i++, address++) {
+	for (i = 0; i < region->n_addresses; i++) {
+		address = region_address_at(region, i);
 		fuzz_check(address->transport && address->transport->name);
 		fuzz_check(address->name.size == region->size);
 		fuzz_check(memchr(
@@ -120,6 +121,7 @@ static void check_region(const struct published_region *region)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct region_address more[REGION_MORE_ADDRESSES];
 	uint8_t token[MEMBER_TOKEN_SIZE];
 	struct endpoint endpoint;
 	struct node node;
@@ -135,7 +137,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		break;
 	case 1:
-		if (dfi__endpoint_decode(data, size, &endpoint) == 0) {
+		if (dfi__endpoint_decode_all(data, size, more, &endpoint) ==
+		    0) {
 			check_node(&endpoint.node);
 			check_region(&endpoint.region);
 			check_region(&endpoint.sequencer);

@@ -41,9 +41,11 @@ static uint64_t number(struct input *input, size_t size)
 	return value;
 }
 
-static int give_credit(struct region *region, const struct ring_layout *layout,
-    uint32_t ring, uint64_t consumed, enum ring_closed closed)
+static int give_credit(struct region *region, struct export *export,
+    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
+    enum ring_closed closed)
 {
+	(void)export;
 	(void)region;
 	(void)layout;
 	(void)ring;

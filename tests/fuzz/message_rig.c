@@ -10,13 +10,15 @@ struct rig rig;
 static struct ibv_pd domain = { .context = &fake_context };
 static struct ibv_mr messages_mr;
 
-static int give_credit(struct region *region, const struct ring_layout *layout,
-    uint32_t ring, uint64_t consumed, enum ring_closed closed)
+static int give_credit(struct region *region, struct export *export,
+    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
+    enum ring_closed closed)
 {
 	struct ring_header *header =
 	    (struct ring_header *)(void *)((char *)region->base +
 		layout->first_ring + ring * layout->ring_size);
 
+	(void)export;
 	atomic_publish(&header->credit.consumed, consumed);
 	atomic_publish(&header->credit.closed, closed);
 	return 1;
@@ -232,7 +234,7 @@ static struct verbs_export *new_export(
 	region->name.size = size;
 	fuzz_check(
 	    dfi__verbs_ops.region.export(&rig.verbs.base, region, layout) == 0);
-	export = (struct verbs_export *)region->export;
+	export = (struct verbs_export *)region->exports;
 	export->base.name.key = key;
 	return export;
 }
@@ -297,8 +299,11 @@ void rig_start(const struct settings *settings)
 
 void rig_unexport(unsigned i)
 {
-	if (rig.exports[i])
-		dfi__verbs_ops.region.unexport(&rig.regions[i]);
+	if (rig.exports[i]) {
+		dfi__verbs_ops.region.unexport(&rig.exports[i]->base);
+		if (region_leave(&rig.regions[i]))
+			region_destroy(&rig.regions[i]);
+	}
 	rig.exports[i] = NULL;
 }
 

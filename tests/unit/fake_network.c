@@ -316,12 +316,22 @@ static const struct multicast_ops endpoint_ops = {
 
 /* ---- Words ------------------------------------------------------------- */
 
+static int export_room(struct transport *transport, uint64_t size)
+{
+	(void)transport;
+	(void)size;
+	return 0;
+}
+
 static int export_words(struct transport *transport, struct region *region,
     const struct ring_layout *layout)
 {
-	struct words *words = calloc(1, sizeof(*words));
+	struct words *words;
 
-	assert(words && layout->n_slots == 0);
+	if (layout->n_slots)
+		return dfi__fail(-EOPNOTSUPP, "fake: it exports no rings");
+	words = calloc(1, sizeof(*words));
+	assert(words);
 	words->export.transport = transport;
 	words->export.name = region->name;
 	snprintf(words->export.name.address, sizeof(words->export.name.address),
@@ -332,7 +342,7 @@ static int export_words(struct transport *transport, struct region *region,
 	words->next = all_words;
 	all_words = words;
 	pthread_mutex_unlock(&lock);
-	region->export = &words->export;
+	region_add_export(region, &words->export);
 	return 0;
 }
 
@@ -346,13 +356,14 @@ static void put_words(struct words *words)
 	for (at = &all_words; *at != words; at = &(*at)->next)
 		;
 	*at = words->next;
-	words->region->transport->ops->region.destroy(words->region);
+	if (region_leave(words->region))
+		words->region->transport->ops->region.destroy(words->region);
 	free(words);
 }
 
-static void unexport_words(struct region *region)
+static void unexport_words(struct export *export)
 {
-	struct words *words = (struct words *)region->export;
+	struct words *words = (struct words *)export;
 
 	pthread_mutex_lock(&lock);
 	words->closing = true;
@@ -595,6 +606,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.stop = network_stop,
 	.describe = describe,
 	.reaches = reaches,
+	.region.export_room = export_room,
 	.region.export = export_words,
 	.region.unexport = unexport_words,
 	.ring.room = room,

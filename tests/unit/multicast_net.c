@@ -70,13 +70,15 @@ static void wake(struct remote *remote)
 	(void)remote;
 }
 
-static int give_credit(struct region *region, const struct ring_layout *layout,
-    uint32_t ring, uint64_t consumed, enum ring_closed closed)
+static int give_credit(struct region *region, struct export *export,
+    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
+    enum ring_closed closed)
 {
 	struct ring_credit *credit =
 	    (struct ring_credit *)(void *)((char *)region->base +
 		layout->first_ring + ring * layout->ring_size);
 
+	(void)export;
 	atomic_publish(&credit->consumed, consumed);
 	if (closed)
 		atomic_publish(&credit->closed, closed);

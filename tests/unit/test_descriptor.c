@@ -302,11 +302,19 @@ static int decode_region(struct published_region region)
 		.node = { 7, 8, "n", "h", { 9, 10, 11 }, 12, 13 },
 		.region = region,
 	};
+	struct region_address more[REGION_MORE_ADDRESSES];
 	struct endpoint back;
 	size_t size;
 	void *data = dfi__endpoint_encode(&endpoint, &size);
-	int ret = dfi__endpoint_decode(data, size, &back);
+	int ret = dfi__endpoint_decode_all(data, size, more, &back);
 
+	if (!ret)
+		cr_assert_eq(back.region.n_addresses, region.n_addresses);
+	/* Without room, the first ones. */
+	if (!ret) {
+		cr_assert_eq(dfi__endpoint_decode(data, size, &back), 0);
+		cr_assert_leq(back.region.n_addresses, REGION_FEW_ADDRESSES);
+	}
 	free(data);
 	return ret;
 }
@@ -315,14 +323,22 @@ Test(descriptor, addresses_of_a_region_make_sense)
 {
 	const struct transport_row *memory = &dfi__transports[0];
 	const struct transport_row *network = &dfi__transports[1];
+	struct region_address more = { network, { "10.0.0.2:1", 13, 4096 } };
 	struct published_region region = {
 		.size = 4096,
 		.n_addresses = 2,
 		.addresses = { { memory, { "@near", 11, 4096 } },
 		    { network, { "10.0.0.1:1", 12, 4096 } } },
+		.more = &more,
 	};
 
 	cr_assert_eq(decode_region(region), 0);
+	/* Of a network, there may be one for each device. */
+	region.n_addresses = 3;
+	cr_assert_eq(decode_region(region), 0);
+	more = region.addresses[1];
+	cr_assert_eq(decode_region(region), -EBADMSG);
+	region.n_addresses = 2;
 	region.addresses[1].name.address[0] = '\0';
 	cr_assert_eq(decode_region(region), -EBADMSG);
 	region.addresses[1] = region.addresses[0];

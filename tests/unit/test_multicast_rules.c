@@ -517,13 +517,15 @@ struct receiver {
 	int64_t now;
 };
 
-static int give_credit(struct region *region, const struct ring_layout *layout,
-    uint32_t ring, uint64_t consumed, enum ring_closed closed)
+static int give_credit(struct region *region, struct export *export,
+    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
+    enum ring_closed closed)
 {
 	struct ring_header *header =
 	    (struct ring_header *)(void *)((char *)region->base +
 		layout->first_ring + ring * layout->ring_size);
 
+	(void)export;
 	atomic_publish(&header->credit.consumed, consumed);
 	if (closed)
 		atomic_publish(&header->credit.closed, closed);

@@ -22,6 +22,7 @@ static struct dfi *from;
 static int fetch_error;
 static unsigned n_fetches;
 static char logged[1024]; /* the line about the way that was taken instead */
+static char warned[1024];
 
 /* See tests/CMakeLists.txt. */
 int __wrap_dfi__shm_pass_fetch(const struct region_name *name,
@@ -40,7 +41,8 @@ int __wrap_dfi__shm_pass_fetch(const struct region_name *name,
 static void note(void *arg, enum dfi_log_level level, const char *line)
 {
 	(void)arg;
-	(void)level;
+	if (level == DFI_LOG_WARN)
+		snprintf(warned, sizeof(warned), "%s", line);
 	if (strstr(line, ": writes to node "))
 		snprintf(logged, sizeof(logged), "%s", line);
 }
@@ -56,6 +58,7 @@ static void setup(void)
 
 static void teardown(void)
 {
+	loopback_refuses = loopback_detour_refuses = 0;
 	cr_assert_eq(dfi_close(from), 0);
 	rig_stop(&rig);
 }
@@ -136,15 +139,20 @@ Test(next_transport, is_the_only_one_where_a_network_is_demanded)
 }
 
 /*
- * This process finds the fake network first. The address is of another process,
- * so that no transport here has the route to it.
+ * This process has both networks. The address is of another process, so that no
+ * transport here has the route to it.
  */
 Test(next_transport, is_of_the_kind_that_the_address_has)
 {
-	const struct region_address there = {
-		.transport = transport_row("loopback"),
-		.name.address = "loopback:1:1",
+	const struct published_region there = {
+		.size = 4096,
+		.n_addresses = 1,
+		.addresses[0] = {
+			.transport = transport_row("loopback"),
+			.name.address = "loopback:1:1",
+		},
 	};
+	struct network_ways ways;
 	struct transport *transport;
 
 	start("verbs", 0);
@@ -153,6 +161,217 @@ Test(next_transport, is_of_the_kind_that_the_address_has)
 	    dfi__network_open(from, DFI_TRANSPORT_VERBS, &transport), 0);
 	cr_assert_eq(transport->ops, &dfi__verbs_ops);
 	setenv("DFI_TEST_LOOPBACK", "1", 1);
-	cr_assert_eq(dfi__network_reach(from, &there, &transport), 0);
-	cr_assert_eq(transport->ops, &loopback_ops);
+	cr_assert_eq(dfi__network_ways(
+			 from, DFI_TRANSPORT_VERBS, &there, 0, NULL, &ways),
+	    0);
+	cr_assert_eq(ways.n, 1);
+	cr_assert_eq(ways.at[0].transport->ops, &loopback_ops);
+}
+
+/* ---- Several addresses ------------------------------------------------- */
+
+static void start_both(const char *devices)
+{
+	setenv("DFI_TEST_LOOPBACK_DEVICES", devices, 1);
+	setenv("DFI_TEST_DETOUR", "1", 1);
+	start("verbs", 0);
+}
+
+#define SOURCES 2
+#define TARGETS 4
+
+/* Open a flow's rings, write a tuple to each, and read it. */
+static void run_many(const struct transport *over[SOURCES][TARGETS])
+{
+	struct dfi_target *targets[TARGETS];
+	struct dfi_source *sources[SOURCES];
+	uint32_t s, t, n_seen, sum;
+	const void *tuple;
+	struct kv kv = { 0 };
+
+	create_kv_flow(rig.dfi, "many", SOURCES, TARGETS, 4, 4);
+	for (t = 0; t < TARGETS; t++)
+		targets[t] = open_target(rig.dfi, "many", t, 0);
+	for (s = 0; s < SOURCES; s++)
+		sources[s] = open_source(from, "many", s, 0);
+	for (s = 0; s < SOURCES; s++)
+		for (t = 0; t < TARGETS; t++) {
+			over[s][t] = sources[s]->rings[t].remote->transport;
+			kv.key = s + 1;
+			cr_assert_eq(dfi_source_push_to(sources[s], t, &kv), 0);
+		}
+	for (s = 0; s < SOURCES; s++)
+		cr_assert_eq(
+		    dfi_source_close(sources[s]), 0, "%s", dfi_errmsg());
+	for (t = 0; t < TARGETS; t++) {
+		for (sum = n_seen = 0; n_seen < SOURCES; n_seen++) {
+			cr_assert_eq(consume_soon(targets[t], &tuple), 1);
+			sum += (uint32_t)((const struct kv *)tuple)->key;
+		}
+		cr_assert_eq(sum, 3);
+		end_target(targets[t]);
+	}
+}
+
+Test(next_transport, rings_are_spread_over_the_devices_of_the_best_network)
+{
+	const struct transport *over[SOURCES][TARGETS];
+	uint32_t s, t;
+
+	start_both("2");
+	run_many(over);
+	for (s = 0; s < SOURCES; s++)
+		for (t = 0; t < TARGETS; t++)
+			cr_assert_eq(over[s][t]->ops, &loopback_ops);
+	cr_assert_neq(over[0][0], over[0][1]);
+	for (s = 0; s < SOURCES; s++)
+		for (t = 0; t < TARGETS; t++)
+			cr_assert_eq(over[s][t], over[0][(s + t) % 2]);
+}
+
+struct devices {
+	unsigned n;
+	uint64_t writes[8];
+	char name[8][16];
+};
+
+static int note_device(void *arg, const struct dfi_transport_stats *stats)
+{
+	struct devices *devices = arg;
+
+	devices->writes[devices->n] = stats->writes;
+	snprintf(devices->name[devices->n++], 16, "%s", stats->transport);
+	return 0;
+}
+
+Test(next_transport, each_device_has_its_counters)
+{
+	const struct transport *over[SOURCES][TARGETS];
+	struct devices devices = { .n = 0 };
+
+	start_both("2");
+	run_many(over);
+	cr_assert_eq(dfi_context_query(from, note_device, &devices), 0);
+	/* The sources took both devices of the one, and one of the other. */
+	cr_assert_geq(devices.n, 2);
+	cr_assert_str_eq(devices.name[0], "loopback");
+	cr_assert_str_eq(devices.name[1], "loopback");
+	cr_assert_eq(devices.writes[0], devices.writes[1]);
+	cr_assert_gt(devices.writes[0], 0);
+}
+
+Test(next_transport, all_addresses_are_published)
+{
+	struct dfi_flow_info info;
+	struct dfi_target *target;
+	struct endpoint *endpoint;
+	struct dfi_source *source;
+
+	start_both("2");
+	target = open_target(rig.dfi, "f", 0, 0);
+	source = open_source(from, "f", 0, 0);
+	endpoint = &source->targets.peer[0].endpoint;
+	cr_assert_eq(endpoint->region.n_addresses, 5);
+	cr_assert_str_eq(
+	    region_address_at(&endpoint->region, 0)->transport->name, "shm");
+	cr_assert_str_eq(
+	    region_address_at(&endpoint->region, 1)->transport->name,
+	    "loopback");
+	cr_assert_str_eq(
+	    region_address_at(&endpoint->region, 2)->transport->name,
+	    "loopback");
+	cr_assert_str_neq(region_address_at(&endpoint->region, 1)->name.address,
+	    region_address_at(&endpoint->region, 2)->name.address);
+	cr_assert_str_eq(
+	    region_address_at(&endpoint->region, 3)->transport->name, "detour");
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
+	cr_assert_not_null(
+	    strstr(info.devices, ":0 and loopback:"), "%s", info.devices);
+	cr_assert_eq(dfi_source_close(source), 0);
+	end_target(target);
+}
+
+Test(next_transport, next_address_is_taken_where_the_best_does_not_answer)
+{
+	struct dfi_target *target;
+	struct dfi_source *source;
+
+	start_both("2");
+	loopback_refuses = -EHOSTUNREACH;
+	target = open_target(rig.dfi, "f", 0, 0);
+	source = open_source(from, "f", 0, 0);
+	cr_assert_eq(
+	    source->rings[0].remote->transport->ops, &loopback_detour_ops);
+	cr_assert_not_null(
+	    strstr(warned, " over detour: loopback: "), "%s", warned);
+	cr_assert_not_null(
+	    strstr(warned, "does not answer; loopback: "), "%s", warned);
+	push_number(source, 7);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	expect_number(target, 7);
+	end_target(target);
+}
+
+Test(next_transport, error_has_what_each_address_said)
+{
+	struct dfi_target *target;
+	struct dfi_source *source;
+
+	start_both("1");
+	loopback_refuses = -EHOSTUNREACH;
+	loopback_detour_refuses = -ECONNREFUSED;
+	target = open_target(rig.dfi, "f", 0, 0);
+	assert_error(dfi_source_open(from, "f", 0, NULL, &source),
+	    -ECONNREFUSED, "flow 'f'",
+	    "loopback: loopback:", "does not answer; detour: loopback:");
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+Test(next_transport, next_address_is_not_taken_where_a_resource_is_missing)
+{
+	struct dfi_target *target;
+	struct dfi_source *source;
+
+	start_both("1");
+	loopback_refuses = -EMFILE;
+	target = open_target(rig.dfi, "f", 0, 0);
+	assert_error(dfi_source_open(from, "f", 0, NULL, &source), -EMFILE,
+	    "loopback: loopback:");
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+/* Its send buffer is of one network; the ring of the other gets copies. */
+Test(next_transport, replicated_segments_go_over_two_networks)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_target *targets[2];
+	struct dfi_source *source;
+	uint64_t i;
+
+	start_both("1");
+	attr.kind = DFI_REPLICATE;
+	attr.schema = &kv_schema;
+	attr.n_sources = 1;
+	attr.n_targets = 2;
+	attr.segment_size = 4 * sizeof(struct kv);
+	attr.segment_count = 16;
+	attr.replicate.method = DFI_REPLICATION_NAIVE;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "r", &attr), 0);
+	unsetenv("DFI_TEST_LOOPBACK");
+	targets[1] = open_target(rig.dfi, "r", 1, 0);
+	setenv("DFI_TEST_LOOPBACK", "1", 1);
+	targets[0] = open_target(rig.dfi, "r", 0, 0);
+	source = open_source(from, "r", 0, 0);
+	cr_assert_eq(source->rings[0].remote->transport->ops, &loopback_ops);
+	cr_assert_eq(
+	    source->rings[1].remote->transport->ops, &loopback_detour_ops);
+	cr_assert_not_null(source->rings[0].remote->send_buffer);
+	cr_assert_null(source->rings[1].remote->send_buffer);
+	for (i = 0; i < 30; i++)
+		push_number(source, i);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	for (i = 0; i < 60; i++)
+		expect_number(targets[i / 30], i % 30);
+	end_target(targets[0]);
+	end_target(targets[1]);
 }

@@ -227,13 +227,14 @@ Test(shm, write_and_credit_publish_and_wake)
 	cr_assert_eq(atomic_peek(&words[1]), 22);
 	cr_assert_eq(atomic_peek(waits), 0);
 	atomic_set(writer_waits, 1);
-	cr_assert_eq(
-	    dfi__shm_ops.ring.give_credit(region, &layout, 1, 7, RING_OPEN), 1);
+	cr_assert_eq(dfi__shm_ops.ring.give_credit(
+			 region, NULL, &layout, 1, 7, RING_OPEN),
+	    1);
 	cr_assert_eq(atomic_peek(&credit->consumed), 7);
 	cr_assert_eq(atomic_peek(&credit->closed), 0);
 	cr_assert_eq(atomic_peek(writer_waits), 0);
-	cr_assert_eq(
-	    dfi__shm_ops.ring.give_credit(region, &layout, 1, 7, RING_CLOSED),
+	cr_assert_eq(dfi__shm_ops.ring.give_credit(
+			 region, NULL, &layout, 1, 7, RING_CLOSED),
 	    1);
 	cr_assert_eq(atomic_peek(&credit->closed), 1);
 	dfi__shm_ops.ring.close(remote);

@@ -382,7 +382,7 @@ Test(spare, region_that_was_exported_is_not_used_again)
 	struct export export = { .transport = NULL };
 	struct region *region = create(SIZE);
 
-	region->export = &export;
+	region->exports = &export;
 	destroy(region);
 	cr_assert_eq(count_files(), 0);
 	cr_assert_eq(count_mappings(), 0);

@@ -211,6 +211,8 @@ Test(verbs, loss_of_a_writer_is_not_that_of_the_next_one)
 	/* The written memory has no other user. */
 	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 1, 18), RING_LOST);
 	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 2, 17), RING_KEPT);
+	rings[2].used = true;
+	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 2, 17), RING_TAKEN);
 }
 
 /* The time after its end was requested, with seven work requests under way. */

@@ -132,7 +132,7 @@ static void start_target(const struct ring_geometry *g)
 {
 	region.base = zeroed(region_size(g, 1));
 	region.name.size = region_size(g, 1);
-	region.export = &export.base;
+	region.exports = &export.base;
 	dfi__region_init(&region);
 	dfi__reader_init(&reader, &region, g, 1, 0, first);
 	atomic_set(&reader.total, total);
@@ -244,8 +244,8 @@ static void send_segment(uint64_t used)
 	uint64_t i;
 
 	conn.completed = conn.posted;
-	cr_assert_eq(verbs.base.ops->ring.give_credit(
-			 &region, &export.layout, 0, reader.seq, RING_OPEN),
+	cr_assert_eq(verbs.base.ops->ring.give_credit(&region, &export.base,
+			 &export.layout, 0, reader.seq, RING_OPEN),
 	    1);
 	atomic_set(&writer_header(&writer)->credit.consumed, reader.seq);
 	cr_assert_eq(writer_open(&writer), 1);

@@ -86,7 +86,7 @@ static struct verbs_conn conn;
 static struct verbs_export export;
 static struct verbs_ring rings[RINGS];
 static struct verbs_link links[RINGS];
-static struct region region = { .export = &export.base };
+static struct region region = { .exports = &export.base };
 
 static void start(void)
 {
@@ -131,8 +131,8 @@ TestSuite(verbs_credit, .init = start, .fini = stop, .timeout = 300);
 
 static void give(uint32_t ring, uint64_t consumed)
 {
-	cr_assert_eq(dfi__verbs_give_credit(
-			 &region, &export.layout, ring, consumed, false),
+	cr_assert_eq(dfi__verbs_give_credit(&region, &export.base,
+			 &export.layout, ring, consumed, false),
 	    1);
 }
 

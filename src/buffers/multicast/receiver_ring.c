@@ -114,12 +114,14 @@ static void free_target(struct receiver_ring *target)
 	free(target);
 }
 
-static void unexport(struct region *region)
+static void unexport(struct export *export)
 {
-	struct receiver_ring *target = target_with(region->export);
+	struct receiver_ring *target = target_with(export);
+	struct region *region = target->region;
 
 	free_target(target);
-	region->transport->ops->region.destroy(region);
+	if (region_leave(region))
+		region->transport->ops->region.destroy(region);
 }
 
 /*
@@ -127,10 +129,11 @@ static void unexport(struct region *region)
  * current count, or it leaves. The receiver sends a REPORT unasked when a batch
  * of credit has gathered (T5).
  */
-static int give_credit(struct region *region, const struct ring_layout *layout,
-    uint32_t ring, uint64_t consumed, enum ring_closed closed)
+static int give_credit(struct region *region, struct export *export,
+    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
+    enum ring_closed closed)
 {
-	struct receiver_ring *target = target_with(region->export);
+	struct receiver_ring *target = target_with(export);
 	struct ring_credit *credit =
 	    (struct ring_credit *)(void *)((char *)region->base +
 		layout->first_ring + ring * layout->ring_size);
@@ -288,7 +291,7 @@ int dfi__receiver_ring_open(struct receiver_ring **out,
 	}
 	target->export.name.size = region->name.size;
 	atomic_set(&target->export.queued, true);
-	region->export = &target->export;
+	region_add_export(region, &target->export);
 	*out = target;
 	return 0;
 }

@@ -27,7 +27,7 @@ struct receiver_ring {
 
 /*
  * Write into the rings of a region, which dfi__reader_init() has initialised,
- * and set region->export. The rings' readers should give back each segment at
+ * and add the export to it. The rings' readers should give back each segment at
  * once (reader.batch 1): a source that gets all credit need not ask for it.
  * config has network, group, find, find_arg and flow. Returns the errors of
  * dfi__multicast_end_open().

@@ -5,9 +5,8 @@
  * peer. The peer looks the token up in its node table (node_table.h). So only
  * processes that may read the registry can make a queue pair.
  */
-#include "network.h"
+#include "network_impl.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,25 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "registry/client/client.h"
-#include "transport/transports.h"
 #include "context.h"
-#include "node_table.h"
-
-struct network {
-	struct dfi *dfi;
-	bool registry_is_local;
-	char *registry;
-	uint8_t token[MEMBER_TOKEN_SIZE];
-	pthread_mutex_t start; /* protects first, started */
-	/* What each choice means here; NULL: nobody has needed it yet. */
-	struct transport *first[DFI_TRANSPORT_OFI + 1];
-	/* More than these are for peers whose route uses other devices. */
-	struct transport *started[NETWORK_DEVICES];
-	unsigned n_started;
-	struct registry_watch *watch;
-	pthread_mutex_t lock; /* protects nodes */
-	struct node_table nodes;
-};
 
 static bool is_local(const char *registry)
 {
@@ -91,27 +72,31 @@ int dfi__network_new(
 	return 0;
 }
 
-static void leave(struct transport *transport, int64_t deadline)
-{
-	if (transport->ops->leave)
-		transport->ops->leave(transport, deadline);
-}
-
 void dfi__network_leave(struct network *network, int64_t deadline)
 {
+	struct transport *transport;
 	unsigned i;
 
-	for (i = network->n_started; i > 0; i--)
-		leave(network->started[i - 1], deadline);
+	for (i = network->n_started; i > 0; i--) {
+		transport = network->started[i - 1].transport;
+		if (transport->ops->leave)
+			transport->ops->leave(transport, deadline);
+	}
+}
+
+void dfi__network_stop_last(struct network *network)
+{
+	struct transport *last =
+	    network->started[--network->n_started].transport;
+
+	last->ops->stop(last);
 }
 
 void dfi__network_free(struct network *network)
 {
-	unsigned i;
-
 	/* Once the transports have stopped, no peer connects any more. */
-	for (i = network->n_started; i > 0; i--)
-		network->started[i - 1]->ops->stop(network->started[i - 1]);
+	while (network->n_started)
+		dfi__network_stop_last(network);
 	dfi__client_unwatch(network->watch);
 	dfi__node_table_free(&network->nodes);
 	pthread_mutex_destroy(&network->lock);
@@ -164,12 +149,13 @@ static bool find_token(
 	return known;
 }
 
-static int start(struct network *network, const struct transport_row *row,
-    const char *route_to, struct transport **transport)
+int dfi__network_start(struct network *network, const struct transport_row *row,
+    const char *route_to, uint32_t device, struct transport **transport)
 {
 	struct dfi *dfi = network->dfi;
 	struct member self = {
 		.route_to = route_to,
+		.device = device == NETWORK_ROUTE ? 0 : device,
 		.node = dfi->node.id,
 		.find = find_token,
 		.arg = network,
@@ -177,6 +163,10 @@ static int start(struct network *network, const struct transport_row *row,
 	const struct transport_ops *ops;
 	int ret = transport_table(row, &ops);
 
+	if (!ret && network->n_started == NETWORK_DEVICES)
+		ret = dfi__fail(-EMFILE,
+		    "%s: this process uses as many devices as it may, %u",
+		    row->name, NETWORK_DEVICES);
 	if (!ret && !network->watch)
 		ret = dfi__client_watch(dfi->registry, "nodes/", on_event,
 		    network, deadline_in_ms(dfi->settings.open_timeout_ms),
@@ -184,7 +174,11 @@ static int start(struct network *network, const struct transport_row *row,
 	if (ret < 0)
 		return ret;
 	memcpy(self.token, network->token, sizeof(self.token));
-	return ops->start(dfi->loop, &dfi->settings, &self, transport);
+	ret = ops->start(dfi->loop, &dfi->settings, &self, transport);
+	if (!ret)
+		network->started[network->n_started++] =
+		    (struct network_instance){ *transport, device };
+	return ret;
 }
 
 const char *dfi__network_name(void)
@@ -204,83 +198,6 @@ void dfi__network_why_none(
 		    why, why_size, "its registry serves its own host only");
 }
 
-/* The first that has started of a row's kind, or NULL. */
-static struct transport *find_started(
-    const struct network *network, const struct transport_row *row)
-{
-	unsigned i;
-
-	for (i = 0; i < network->n_started; i++)
-		if (strcmp(network->started[i]->ops->name, row->name) == 0)
-			return network->started[i];
-	return NULL;
-}
-
-/* Start a row's transport, unless it has started. */
-static int start_row(struct network *network, const struct transport_row *row,
-    struct transport **transport)
-{
-	int ret;
-
-	*transport = find_started(network, row);
-	if (*transport)
-		return 0;
-	ret = start(network, row, network->registry, transport);
-	if (!ret)
-		network->started[network->n_started++] = *transport;
-	return ret;
-}
-
-/* Start the first transport of those allowed that finds its device. */
-static int start_first(struct network *network, enum dfi_transport choice,
-    struct transport **transport)
-{
-	const struct transport_row *row = dfi__transports + 1;
-	char why[ERROR_TEXT_SIZE] = "";
-	int ret = -ENODEV;
-
-	for (; ret == -ENODEV && row->name; row++) {
-		if (choice != DFI_TRANSPORT_AUTO && row->choice != choice)
-			continue;
-		ret = start_row(network, row, transport);
-		/* That there is no device for the first matters, too. */
-		if (ret == -ENODEV && why[0])
-			dfi__fail_within(ret, "%s; and", why);
-		if (ret == -ENODEV)
-			snprintf(why, sizeof(why), "%s", dfi_errmsg());
-	}
-	if (ret == -ENODEV && !why[0])
-		dfi__fail(ret,
-		    "this library has no network transport that its "
-		    "settings and the flow allow");
-	return ret;
-}
-
-int dfi__network_open(
-    struct dfi *dfi, enum dfi_transport choice, struct transport **transport)
-{
-	struct network *network = dfi->network;
-	int ret = 0;
-
-	pthread_mutex_lock(&network->start);
-	if (!network->first[choice])
-		ret = start_first(network, choice, &network->first[choice]);
-	*transport = network->first[choice];
-	pthread_mutex_unlock(&network->start);
-	return ret;
-}
-
-int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport)
-{
-	int ret = dfi__network_open(dfi, DFI_TRANSPORT_VERBS, transport);
-
-	if (!ret && !(*transport)->ops->mcast)
-		ret = dfi__fail(-EOPNOTSUPP,
-		    "transport %s has no multicast: leave replicate.method 0",
-		    (*transport)->ops->name);
-	return ret;
-}
-
 int dfi__network_serves(
     const struct transport *transport, const struct flow *flow)
 {
@@ -294,72 +211,15 @@ int dfi__network_serves(
 	    flow->footer_side == FOOTER_BEHIND ? "in front" : "behind");
 }
 
-/* Start a transport for the device on the route to an address. */
-static int start_another(struct network *network,
-    const struct region_address *address, struct transport **transport)
+/* The start lock is held. */
+static unsigned list(const struct network *network,
+    struct transport *transports[NETWORK_DEVICES])
 {
-	char route_to[TRANSPORT_ADDRESS_SIZE + 4];
-	struct transport *other;
-	int ret;
+	unsigned i;
 
-	snprintf(route_to, sizeof(route_to), "tcp:%s", address->name.address);
-	ret = start(network, address->transport, route_to, &other);
-	if (ret < 0)
-		return ret;
-	/* The device on the route can't be used. */
-	if (*transport && !other->ops->reaches(other, address->name.address)) {
-		other->ops->stop(other);
-		return 0;
-	}
-	network->started[network->n_started++] = other;
-	*transport = other;
-	return 0;
-}
-
-/*
- * Choose a transport of the address's kind: that of the device on the route, or
- * else the first one.
- */
-static int reach(struct network *network, const struct region_address *address,
-    struct transport **transport)
-{
-	struct transport *const *all = network->started;
-	unsigned n = network->n_started, i;
-
-	*transport = NULL;
-	for (i = 0; i < n; i++) {
-		if (strcmp(all[i]->ops->name, address->transport->name) != 0)
-			continue;
-		if (all[i]->ops->reaches(all[i], address->name.address)) {
-			*transport = all[i];
-			return 0;
-		}
-		if (!*transport)
-			*transport = all[i];
-	}
-	if (n < NETWORK_DEVICES)
-		return start_another(network, address, transport);
-	/* Its name says which device the route would use. */
-	return *transport
-	    ? 0
-	    : dfi__fail(-EHOSTUNREACH,
-		  "%s can't be reached over %s: this process uses as many "
-		  "devices as it may, %u",
-		  address->name.address, address->transport->name, n);
-}
-
-int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
-    struct transport **transport)
-{
-	struct network *network = dfi->network;
-	int ret = dfi__network_open(dfi, address->transport->choice, transport);
-
-	if (ret < 0)
-		return ret;
-	pthread_mutex_lock(&network->start);
-	ret = reach(network, address, transport);
-	pthread_mutex_unlock(&network->start);
-	return ret;
+	for (i = 0; i < network->n_started; i++)
+		transports[i] = network->started[i].transport;
+	return i;
 }
 
 /* False: this transport counts nothing. */
@@ -384,8 +244,7 @@ int dfi__network_query(struct network *network,
 	int ret = 0;
 
 	pthread_mutex_lock(&network->start);
-	n = network->n_started;
-	memcpy(transports, network->started, n * sizeof(transports[0]));
+	n = list(network, transports);
 	pthread_mutex_unlock(&network->start);
 	for (i = 0; !ret && i < n; i++)
 		if (query(transports[i], &stats))
@@ -401,8 +260,7 @@ uint32_t dfi__network_query_now(
 
 	if (pthread_mutex_trylock(&network->start) != 0)
 		return 0;
-	n = network->n_started;
-	memcpy(transports, network->started, n * sizeof(transports[0]));
+	n = list(network, transports);
 	pthread_mutex_unlock(&network->start);
 	for (i = 0; i < n; i++)
 		n_stats += query(transports[i], &stats[n_stats]);

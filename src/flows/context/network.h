@@ -10,15 +10,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <dfi/flow.h>
+#include "base/error.h"
+#include "flows/descriptor/descriptor.h"
 
 struct dfi;
-struct flow;
 struct network;
-struct region_address;
-struct transport;
 
-/* The most devices that a context uses. */
+/* The most devices that a context uses, and of those, that serve it. */
 #define NETWORK_DEVICES 16
+#define NETWORK_SERVES (REGION_MAX_ADDRESSES - 1)
 
 /* Starts no transport. registry: its address. -ENOMEM, -EIO. */
 int dfi__network_new(
@@ -53,24 +53,55 @@ enum dfi_transport dfi__network_choice(
  */
 bool dfi__network_may_be_needed(const struct dfi *dfi, const struct flow *flow);
 
+/* Transports by which peers reach this process, the best first. */
+struct network_list {
+	struct transport *at[NETWORK_SERVES];
+	unsigned n;
+	char why[ENDPOINT_WHY_SIZE]; /* why there are no more, or "" */
+};
+
 /*
- * The transport that reaches this host's targets, by a choice that is not
- * shared memory. The first call starts it: the first in the table (transport.h)
- * that the choice allows and that finds a device. Any thread may call this and
- * the next two functions.
+ * Start all transports that serve this process: of each row that the choice
+ * allows (transports.h), those of the devices that the settings name. Any
+ * thread. If there is none, the first one's error, with all texts.
  */
+int dfi__network_open_all(
+    struct dfi *dfi, enum dfi_transport choice, struct network_list *list);
+
+/* The first of them. */
 int dfi__network_open(
     struct dfi *dfi, enum dfi_transport choice, struct transport **transport);
 
 /* One with multicast; -EOPNOTSUPP: the transport has none. */
 int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport);
 
+/* How many there would be at most; starts none, but loads modules. */
+uint32_t dfi__network_count(struct dfi *dfi, enum dfi_transport choice);
+
+/* A transport, and the address of a region that it can open. */
+struct network_way {
+	struct transport *transport;
+	const struct region_address *address;
+};
+
+struct network_ways {
+	struct network_way at[NETWORK_SERVES];
+	unsigned n;
+	const struct transport_row *last; /* their transport */
+	bool more;                 /* a later one may have more of them */
+	char why[ERROR_TEXT_SIZE]; /* why earlier ones have none, or "" */
+};
+
 /*
- * The transport by which a source reaches the target at an address: of the
- * address's kind, the one whose device is on the route, else the first one.
+ * The ways to a region that has a network address, of the first transport in
+ * the table, behind after if that isn't NULL, that has any: its addresses that
+ * a device of this process reaches, in turn by ring. If there is no such
+ * transport, those that none seems to reach. Any thread. -EHOSTUNREACH: the
+ * choice allows none; or the first one's error.
  */
-int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
-    struct transport **transport);
+int dfi__network_ways(struct dfi *dfi, enum dfi_transport choice,
+    const struct published_region *published, uint32_t ring,
+    const struct transport_row *after, struct network_ways *ways);
 
 /*
  * Check that a transport can write this flow's rings: 0, or -EPROTO. The

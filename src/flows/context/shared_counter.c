@@ -8,6 +8,7 @@
 #include "buffers/segment.h"
 #include "context.h"
 #include "network.h"
+#include "region.h"
 
 #define SHARED_COUNTER_OFFSET sizeof(struct region_header)
 #define SHARED_COUNTER_REGION_SIZE \
@@ -48,16 +49,24 @@ static enum dfi_transport choice(
 			 : (enum dfi_transport)dfi->settings.transport;
 }
 
-/* Export the words, so that all users take numbers through the device. */
-static int export_words(struct dfi *dfi, enum dfi_transport transport,
+/*
+ * Export the words by the first device that can add, so that all users take
+ * numbers through it: two can't add to one word.
+ */
+static int export_words(struct dfi *dfi, enum dfi_transport choice,
     struct shared_counter *shared_counter)
 {
 	struct region *region = shared_counter->region;
-	struct transport *network;
-	int ret = dfi__network_open(dfi, choice(dfi, transport), &network);
+	struct network_list list;
+	unsigned i;
+	int ret = dfi__network_open_all(dfi, choice, &list);
 
-	return ret < 0 ? ret
-		       : network->ops->region.export(network, region, &layout);
+	if (ret < 0)
+		return ret;
+	for (i = 0, ret = -EOPNOTSUPP; ret == -EOPNOTSUPP && i < list.n; i++)
+		ret = list.at[i]->ops->region.export(
+		    list.at[i], region, &layout);
+	return ret;
 }
 
 int dfi__shared_counter_create(struct dfi *dfi, enum dfi_transport transport,
@@ -77,13 +86,14 @@ int dfi__shared_counter_create(struct dfi *dfi, enum dfi_transport transport,
 	atomic_set(&shared_counter->words->waits, 0);
 	atomic_set(&shared_counter->words->waits_name, 0);
 	atomic_set(&shared_counter->words->next, first);
+	shared_counter->published.more = NULL; /* there are two */
 	dfi__region_publish(shared_counter->region, &shared_counter->published);
 	if (!may_need_network(dfi, transport)) {
 		dfi__network_why_none(choice(dfi, transport), why,
 		    sizeof(shared_counter->published.why));
 		return 0;
 	}
-	ret = export_words(dfi, transport, shared_counter);
+	ret = export_words(dfi, choice(dfi, transport), shared_counter);
 	if (!ret)
 		dfi__region_publish(
 		    shared_counter->region, &shared_counter->published);
@@ -108,10 +118,7 @@ void dfi__shared_counter_destroy(struct shared_counter *shared_counter)
 		return;
 	shared_counter->region = NULL;
 	atomic_set(&shared_counter->words->closed, 1);
-	if (region->export)
-		region->export->transport->ops->region.unexport(region);
-	else
-		region->transport->ops->region.destroy(region);
+	region_close(region);
 }
 
 static int open_through_memory(struct dfi *dfi, const struct node *holder,
@@ -144,38 +151,39 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
 }
 
 static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
-    const struct region_address *address, const struct wait_limit *wait_limit,
-    struct shared_counter_user *user)
+    const struct published_region *published,
+    const struct wait_limit *wait_limit, struct shared_counter_user *user)
 {
-	struct transport *network;
+	enum dfi_transport chosen = choice(dfi, transport);
+	struct network_ways ways;
+	struct network_way *way = ways.at;
 	int ret;
 
-	if (transport_is_memory(choice(dfi, transport)))
+	if (transport_is_memory(chosen))
 		return dfi__fail(-EHOSTUNREACH,
 		    "all take its numbers over %s, as some may be on other "
 		    "hosts: set DFI_TRANSPORT=auto here, or %s where it is",
-		    address->transport->name, dfi->transport->ops->name);
-	ret = dfi__network_reach(dfi, address, &network);
+		    dfi__region_network(published)->transport->name,
+		    dfi->transport->ops->name);
+	ret = dfi__network_ways(dfi, chosen, published, 0, NULL, &ways);
 	if (ret < 0)
 		return ret;
-	return network->ops->ring.open(network, user, &address->name, &layout,
-	    0, NULL, wait_limit, &user->remote);
+	return way->transport->ops->ring.open(way->transport, user,
+	    &way->address->name, &layout, 0, NULL, wait_limit, &user->remote);
 }
 
 int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
     const struct node *holder, const struct published_region *published,
     const struct wait_limit *wait_limit, struct shared_counter_user *user)
 {
-	const struct region_address *address = dfi__region_network(published);
-
 	if (!transport_region_fits(published->size, SHARED_COUNTER_REGION_SIZE))
 		return dfi__fail(-EBADMSG,
 		    "its entry in the registry is damaged: its counter has "
 		    "%lu bytes",
 		    (unsigned long)published->size);
-	if (address)
+	if (dfi__region_network(published))
 		return open_through_device(
-		    dfi, transport, address, wait_limit, user);
+		    dfi, transport, published, wait_limit, user);
 	/* A device adds to the counter, so no processor may. */
 	if (published->has_unknown)
 		return dfi__fail(-EHOSTUNREACH,

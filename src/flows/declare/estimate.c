@@ -13,6 +13,7 @@
 #include "declare.h"
 #include "multicast_flow.h"
 #include "flows/descriptor/descriptor.h"
+#include "flows/context/network.h"
 #include "flows/context/shared_counter.h"
 #include "tree.h"
 
@@ -224,6 +225,9 @@ static int fill(
 		    multicast ? dfi->transport : NULL, &slots);
 	if (flow->kind == DFI_COMBINE)
 		ret = combine_source_bytes(flow, &estimate->source_bytes);
+	if (!transport_is_memory(transport))
+		estimate->devices = dfi__network_count(
+		    dfi, (enum dfi_transport)transport);
 	if (!ret && flow->fan_in)
 		return fill_tree(dfi, flow, transport, estimate);
 	if (!ret && !transport_is_memory(transport))

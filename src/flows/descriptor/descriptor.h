@@ -141,14 +141,27 @@ struct region_address {
 };
 
 /* A region as published to peers. size 0: there is none. */
-#define REGION_MAX_ADDRESSES 2 /* of its transport, and of its export's */
+#define REGION_MAX_ADDRESSES 7 /* of its transport, and of exports */
+#define REGION_FEW_ADDRESSES 2 /* most have no more */
+#define REGION_MORE_ADDRESSES (REGION_MAX_ADDRESSES - REGION_FEW_ADDRESSES)
 struct published_region {
 	uint64_t size;
 	uint32_t n_addresses;
-	struct region_address addresses[REGION_MAX_ADDRESSES];
+	struct region_address addresses[REGION_FEW_ADDRESSES];
 	char why[ENDPOINT_WHY_SIZE]; /* why other hosts can't reach it; or "" */
 	bool has_unknown; /* it has an address for an unknown transport */
+	/* The addresses behind those above; NULL: there is no room for any. */
+	struct region_address *more;
 };
+
+/* The address of that number. */
+static inline const struct region_address *region_address_at(
+    const struct published_region *published, uint32_t i)
+{
+	return i < REGION_FEW_ADDRESSES
+	    ? &published->addresses[i]
+	    : &published->more[i - REGION_FEW_ADDRESSES];
+}
 
 /* The entry of a target or source. */
 struct endpoint {
@@ -165,7 +178,10 @@ struct endpoint {
 	char device[TRANSPORT_WAY_SIZE]; /* it uses, for people; or "" */
 };
 
-/* Fill in the addresses of a region: of its transport, and of its export's. */
+/*
+ * Fill in the addresses of a region: of its transport, and of its exports, as
+ * many as there is room for (published->more).
+ */
 void dfi__region_publish(
     const struct region *region, struct published_region *published);
 
@@ -173,7 +189,8 @@ void dfi__region_publish(
 const struct region_name *dfi__region_memory(
     const struct published_region *published);
 
-/* The address by which other hosts reach a region; NULL: there is none. */
+/* The first address by which other hosts reach a region; NULL: there is none.
+ */
 const struct region_address *dfi__region_network(
     const struct published_region *published);
 
@@ -242,6 +259,10 @@ int dfi__flow_decode(
 void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size);
 int dfi__endpoint_decode(
     const void *data, size_t size, struct endpoint *endpoint);
+/* The same with all addresses of the region: it points to more. */
+int dfi__endpoint_decode_all(const void *data, size_t size,
+    struct region_address more[REGION_MORE_ADDRESSES],
+    struct endpoint *endpoint);
 void *dfi__node_encode(const struct node *node,
     const uint8_t token[MEMBER_TOKEN_SIZE], const char *address, size_t *size);
 /* token may be NULL. */

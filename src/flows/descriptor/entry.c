@@ -112,32 +112,57 @@ int dfi__node_decode_address(
 	    : dfi__fail(-EBADMSG, "registry: a node's entry is damaged");
 }
 
+/* Room for one more address; NULL: there is none. */
+static struct region_address *next_address(struct published_region *published)
+{
+	uint32_t i = published->n_addresses;
+
+	if (i >= REGION_FEW_ADDRESSES &&
+	    (!published->more || i == REGION_MAX_ADDRESSES))
+		return NULL;
+	published->n_addresses++;
+	return i < REGION_FEW_ADDRESSES
+	    ? &published->addresses[i]
+	    : &published->more[i - REGION_FEW_ADDRESSES];
+}
+
+static void publish(const struct transport *transport,
+    const struct region_name *name, struct published_region *published)
+{
+	struct region_address *address = next_address(published);
+
+	if (address)
+		*address = (struct region_address){
+			.transport = transport_row(transport->ops->name),
+			.name = *name,
+		};
+}
+
 void dfi__region_publish(
     const struct region *region, struct published_region *published)
 {
-	struct region_address *address = published->addresses;
+	const struct export *export = region->exports;
 
 	published->size = region->name.size;
 	published->has_unknown = false;
-	address->transport = transport_row(region->transport->ops->name);
-	address++->name = region->name;
-	if (region->export && region->export->name.address[0]) {
-		address->transport = transport_row(
-		    region->export->transport->ops->name);
-		address++->name = region->export->name;
-	}
-	published->n_addresses = (uint32_t)(address - published->addresses);
+	published->n_addresses = 0;
+	publish(region->transport, &region->name, published);
+	for (; export; export = export->next)
+		if (export->name.address[0])
+			publish(export->transport, &export->name, published);
 }
 
 static const struct region_address *find_address(
     const struct published_region *published, bool is_memory)
 {
-	const struct region_address *address = published->addresses;
+	const struct region_address *address;
 	uint32_t i;
 
-	for (i = 0; i < published->n_addresses; i++, address++)
+	for (i = 0; i < published->n_addresses; i++) {
+		address = region_address_at(published, i);
 		if ((address->transport == dfi__transports) == is_memory)
 			return address;
+	}
 	return NULL;
 }
 
@@ -172,6 +197,7 @@ static DfiFlow__Region *region_to_message(
     const struct published_region *published, struct region_message *message)
 {
 	DfiFlow__Address *address = message->addresses;
+	const struct region_address *from;
 	uint32_t i;
 
 	dfi_flow__region__init(&message->region);
@@ -181,34 +207,41 @@ static DfiFlow__Region *region_to_message(
 	message->region.addresses = message->pointers;
 	for (i = 0; i < published->n_addresses; i++, address++) {
 		dfi_flow__address__init(address);
-		address->transport =
-		    (char *)published->addresses[i].transport->name;
-		address->name = (char *)published->addresses[i].name.address;
-		address->key = published->addresses[i].name.key;
+		from = region_address_at(published, i);
+		address->transport = (char *)from->transport->name;
+		address->name = (char *)from->name.address;
+		address->key = from->name.key;
 		message->pointers[i] = address;
 	}
 	return &message->region;
 }
 
-/* Addresses of a transport that this library lacks are of no use here. */
+/*
+ * Addresses of a transport that this library lacks are of no use here. One of
+ * memory is enough; a network may have one for each device.
+ */
 static bool address_from_message(
     const DfiFlow__Address *message, struct published_region *published)
 {
 	const struct transport_row *row = transport_row(message->transport);
+	const struct region_address *other;
 	struct region_address *address;
-
 	uint32_t i;
 
 	if (!message->name[0] ||
 	    !text_is_sane(message->name, TRANSPORT_ADDRESS_SIZE))
 		return false;
-	for (i = 0; i < published->n_addresses; i++)
-		if (published->addresses[i].transport == row)
+	for (i = 0; i < published->n_addresses; i++) {
+		other = region_address_at(published, i);
+		if (other->transport == row &&
+		    (row == dfi__transports ||
+			strcmp(other->name.address, message->name) == 0))
 			return false;
+	}
 	published->has_unknown |= !row;
-	if (!row || published->n_addresses == REGION_MAX_ADDRESSES)
+	address = row ? next_address(published) : NULL;
+	if (!address)
 		return true;
-	address = &published->addresses[published->n_addresses++];
 	address->transport = row;
 	strcpy(address->name.address, message->name);
 	address->name.key = message->key;
@@ -216,14 +249,15 @@ static bool address_from_message(
 	return true;
 }
 
-/* message may be NULL. */
-static bool region_from_message(
-    const DfiFlow__Region *message, struct published_region *published)
+/* message may be NULL. more: for addresses that not most have, or NULL. */
+static bool region_from_message(const DfiFlow__Region *message,
+    struct region_address *more, struct published_region *published)
 {
 	bool valid = true;
 	size_t i;
 
 	memset(published, 0, sizeof(*published));
+	published->more = more;
 	if (!message)
 		return true;
 	if (!text_is_sane(message->why, sizeof(published->why)))
@@ -261,13 +295,14 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 	return dfi__message_pack(&message.base, size);
 }
 
-static bool endpoint_from_message(
-    const DfiFlow__Endpoint *message, struct endpoint *endpoint)
+static bool endpoint_from_message(const DfiFlow__Endpoint *message,
+    struct region_address *more, struct endpoint *endpoint)
 {
 	memset(endpoint, 0, sizeof(*endpoint));
 	if (!dfi__node_from_message(message->node, &endpoint->node) ||
-	    !region_from_message(message->region, &endpoint->region) ||
-	    !region_from_message(message->sequencer, &endpoint->sequencer) ||
+	    !region_from_message(message->region, more, &endpoint->region) ||
+	    !region_from_message(
+		message->sequencer, NULL, &endpoint->sequencer) ||
 	    !text_is_sane(message->device, sizeof(endpoint->device)) ||
 	    (message->datagram_address.len &&
 		message->datagram_address.len !=
@@ -284,13 +319,14 @@ static bool endpoint_from_message(
 	return true;
 }
 
-int dfi__endpoint_decode(
-    const void *data, size_t size, struct endpoint *endpoint)
+int dfi__endpoint_decode_all(const void *data, size_t size,
+    struct region_address more[REGION_MORE_ADDRESSES],
+    struct endpoint *endpoint)
 {
 	DfiFlow__Endpoint *message = dfi_flow__endpoint__unpack(
 	    NULL, size, data);
 	struct endpoint decoded;
-	bool valid = message && endpoint_from_message(message, &decoded);
+	bool valid = message && endpoint_from_message(message, more, &decoded);
 
 	if (message)
 		dfi_flow__endpoint__free_unpacked(message, NULL);
@@ -299,4 +335,10 @@ int dfi__endpoint_decode(
 		    -EBADMSG, "registry: an endpoint's entry is damaged");
 	*endpoint = decoded;
 	return 0;
+}
+
+int dfi__endpoint_decode(
+    const void *data, size_t size, struct endpoint *endpoint)
+{
+	return dfi__endpoint_decode_all(data, size, NULL, endpoint);
 }

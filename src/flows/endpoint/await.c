@@ -88,7 +88,7 @@ static always_inline void look_at_queue(
 {
 	struct looks *looks = &target->looks;
 
-	if (likely(!target->region->export))
+	if (likely(!target->region->exports))
 		return;
 	if (looks->left > passes) {
 		looks->left -= passes;
@@ -130,7 +130,6 @@ static always_inline bool spin_look(void *arg)
 
 bool dfi__target_glance(struct dfi_target *target)
 {
-	const struct export *export = target->region->export;
 	uint32_t budget = target->wait.budget, spent;
 	bool there = false;
 
@@ -138,13 +137,13 @@ bool dfi__target_glance(struct dfi_target *target)
 	 * A queue's arrivals are not in memory until they are taken in, and
 	 * finding the next segment of an order takes more than a look.
 	 */
-	if (target->in_order || (export && atomic_peek(&export->queued)))
+	if (target->in_order || target_is_queued(target))
 		budget = 0;
 	if (budget > GLANCE_RINGS)
 		budget = GLANCE_RINGS;
 	for (spent = 0; !there && spent < budget; spent += target->n_readers)
 		there = any_ready(target);
-	if (!there && export) {
+	if (!there && unlikely(target->region->exports != NULL)) {
 		target_progress(target, 1);
 		there = !target->in_order && any_ready(target);
 	}
@@ -251,17 +250,19 @@ int dfi__target_found_none(struct dfi_target *target)
 
 bool dfi__target_is_unwoken(const struct dfi_target *target)
 {
-	const struct export *export = target->region->export;
+	const struct export *export = target->region->exports;
+	bool unwoken = false;
 
-	return export && atomic_peek(&export->unwoken);
+	for (; unlikely(export != NULL); export = export->next)
+		unwoken |= atomic_peek(&export->unwoken);
+	return unwoken;
 }
 
 static struct looks looks_of(const struct dfi_target *target)
 {
-	const struct export *export = target->region->export;
 	struct looks looks = { .at_once = 1 };
 
-	if (export && atomic_peek(&export->queued)) {
+	if (target_is_queued(target)) {
 		looks.at_once = LOOKS_AT_ONCE;
 		looks.cost = WAIT_QUEUE_COST;
 		/* A look at the queue sees its segments at once. */

@@ -9,23 +9,36 @@
 /* A count of the changes among the sources and their connections. */
 static inline uint32_t target_changes(struct dfi_target *target)
 {
-	const struct export *export = target->region->export;
+	const struct export *export = target->region->exports;
 	uint32_t n = peers_changes(&target->sources);
 
 	/*
 	 * Pairs with the add where a connection breaks: orders what it reports.
 	 */
-	return export ? n + atomic_observe(&export->changes) : n;
+	for (; unlikely(export != NULL); export = export->next)
+		n += atomic_observe(&export->changes);
+	return n;
 }
 
-/* Take in what the network has for this process; see transport.h. */
+/* Take in what networks have for this process; see transport.h. */
 static inline void target_progress(
     const struct dfi_target *target, uint32_t looks)
 {
-	const struct export *export = target->region->export;
+	const struct export *export = target->region->exports;
 
-	if (unlikely(export != NULL))
+	for (; unlikely(export != NULL); export = export->next)
 		export->transport->ops->progress(export->transport, looks);
+}
+
+/* Whether the segments of some rings are seen only after progress(). */
+static inline bool target_is_queued(const struct dfi_target *target)
+{
+	const struct export *export = target->region->exports;
+	bool queued = false;
+
+	for (; unlikely(export != NULL); export = export->next)
+		queued |= atomic_peek(&export->queued);
+	return queued;
 }
 
 /* Whether some ring has a segment to take. */

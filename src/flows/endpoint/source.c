@@ -213,20 +213,6 @@ static const char *why_lost(const struct peers *targets, uint32_t target)
 	    : remote->transport->ops->ring.owner_why(remote);
 }
 
-/* The first remote that is not in shared memory, or NULL. */
-static const struct remote *first_remote(const struct dfi_source *source)
-{
-	const struct remote *remote;
-	uint32_t t;
-
-	for (t = 0; t < source->n_remotes; t++) {
-		remote = source->rings[t].remote;
-		if (remote && !remote->in_place)
-			return remote;
-	}
-	return NULL;
-}
-
 static void stop_kind(struct dfi_source *source)
 {
 	if (source->kind->source.stop)
@@ -240,8 +226,8 @@ static void stop_kind(struct dfi_source *source)
 static int attach(struct dfi_source *source, int64_t deadline)
 {
 	const struct source_ops *ops = &source->kind->source;
+	char key[KEY_SIZE], device[TRANSPORT_WAY_SIZE];
 	struct dfi *dfi = source->dfi;
-	char key[KEY_SIZE];
 	int ret;
 
 	source->targets.why_lost = why_lost;
@@ -269,7 +255,7 @@ static int attach(struct dfi_source *source, int64_t deadline)
 		ret = dfi__linger_clock_start(dfi->linger);
 	if (!ret)
 		ret = dfi__attach_claim(dfi, &source->flow, source->index,
-		    first_remote(source),
+		    dfi__source_devices(source, device),
 		    source->multicast
 			? &source->multicast->end.endpoint->address
 			: NULL,

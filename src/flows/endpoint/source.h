@@ -24,6 +24,7 @@
 #include "buffers/replica_writer.h"
 #include "buffers/writer.h"
 #include "flows/context/context.h"
+#include "flows/context/network.h"
 #include "flows/descriptor/descriptor.h"
 #include "kind.h"
 #include "linger.h"
@@ -137,13 +138,24 @@ int dfi__source_open_rings(struct dfi_source *source, int64_t deadline);
 int dfi__source_target_was_gone(
     struct dfi_source *source, uint32_t target, int err, int64_t deadline);
 
+/* Transports to a target, the best first, and its region's name there. */
+struct source_ways {
+	struct {
+		struct transport *transport;
+		const struct region_name *name;
+	} at[NETWORK_SERVES];
+	unsigned n;
+	const struct transport_row *last; /* their transport */
+	bool more;                 /* a later one may have more of them */
+	char why[ERROR_TEXT_SIZE]; /* why earlier ones have none, or "" */
+};
+
 /*
- * The transport to a target, and the name of its region there. network: shared
- * memory was tried and failed, so choose the network.
+ * Find those of the best transport; after: of those behind it in the table, or
+ * NULL. -EHOSTUNREACH, -EBADMSG, the errors of dfi__network_ways().
  */
-int dfi__source_way(const struct dfi_source *source,
-    const struct endpoint *endpoint, bool network, struct transport **transport,
-    const struct region_name **name);
+int dfi__source_ways(const struct dfi_source *source, uint32_t target,
+    const struct transport_row *after, struct source_ways *ways);
 
 /*
  * Reserve the memory of all rings that the source opens, within the context's
@@ -155,10 +167,12 @@ void dfi__source_room_return(struct dfi_source *source);
 
 /*
  * The send buffer for a ring that a device writes; *send_buffer may become
- * NULL.
+ * NULL. If the ring is not opened, return it.
  */
 int dfi__source_take_shadow(struct dfi_source *source,
     struct transport *transport, struct send_buffer **send_buffer);
+void dfi__source_return_shadow(
+    struct dfi_source *source, const struct send_buffer *send_buffer);
 
 int dfi__source_check_slow(const struct dfi_source *source);
 
@@ -517,6 +531,10 @@ static inline void lane_set_end(struct dfi_source_lane *lane, char *end)
 {
 	__atomic_store_n(&lane->end, end, __ATOMIC_RELAXED);
 }
+
+/* Describe the devices that it writes through, for people; returns text. */
+const char *dfi__source_devices(
+    const struct dfi_source *source, char text[TRANSPORT_WAY_SIZE]);
 
 /* Log at level info what the source has attached to, and how. */
 void dfi__source_log_attached(const struct dfi_source *source);

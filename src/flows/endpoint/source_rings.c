@@ -26,38 +26,122 @@ static bool target_has_left(void *arg)
 	    PEER_PRESENT;
 }
 
-/* network: don't use memory, even if it can be shared. */
-static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
-    bool network, const struct ring_layout *layout,
+/* Open a ring over one transport. */
+static int open_over(struct dfi_source *source, struct transport *transport,
+    const struct region_name *name, const struct ring_layout *layout,
     const struct wait_limit *wait_limit, struct remote **remote)
 {
-	const struct region_name *name;
-	struct transport *transport;
+	bool network = transport != source->dfi->transport;
 	struct send_buffer *send_buffer = NULL;
-	int ret = dfi__source_way(source, endpoint, network, &transport, &name);
+	int ret = dfi__network_serves(transport, &source->flow);
 
-	if (!ret)
-		ret = dfi__network_serves(transport, &source->flow);
-	if (!ret && transport != source->dfi->transport)
+	if (!ret && network)
 		ret = dfi__source_take_shadow(source, transport, &send_buffer);
-	return ret ? ret
-		   : transport->ops->ring.open(transport, source, name, layout,
-			 source_ring(source), send_buffer, wait_limit, remote);
+	if (ret < 0)
+		return ret;
+	ret = transport->ops->ring.open(transport, source, name, layout,
+	    source_ring(source), send_buffer, wait_limit, remote);
+	if (ret < 0 && network)
+		dfi__source_return_shadow(source, send_buffer);
+	return ret;
+}
+
+/* Whether an address that failed says nothing of the others. */
+static bool may_differ(int err)
+{
+	return err == -EHOSTUNREACH || err == -ECONNREFUSED ||
+	    err == -ETIMEDOUT || err == -ECONNRESET || err == -EACCES ||
+	    err == -EIO || err == -EPROTO;
+}
+
+/* An address that doesn't answer leaves half of the time to the next ones. */
+#define LONGEST_TRY_NS (INT64_C(10) * NS_PER_S)
+static int64_t try_until(int64_t deadline)
+{
+	int64_t now = clock_now_ns();
+	int64_t half = deadline > now ? (deadline - now) / 2 : 0;
+
+	return now + (half < LONGEST_TRY_NS ? half : LONGEST_TRY_NS);
+}
+
+/* Put what other addresses said before the text of an error. */
+static void put_before(int err, const char *why)
+{
+	char said[ERROR_TEXT_SIZE];
+
+	snprintf(said, sizeof(said), "%s", dfi_errmsg());
+	(void)dfi__fail(err, "%s; %s", why, said);
+}
+
+/* Say that a worse way was taken than the best, or than the table has. */
+static void log_way(const struct dfi_source *source, uint32_t target,
+    const struct source_ways *ways, unsigned i, const char *failed)
+{
+	if (!failed[0] && !ways->why[0])
+		return;
+	dfi__log(failed[0] ? DFI_LOG_WARN : DFI_LOG_INFO,
+	    "flow '%s': %s %u: writes to %s %u at %s over %s: %s",
+	    source->flow.name, SOURCE_ID(source),
+	    PEER_ID(&source->targets, target), ways->at[i].name->address,
+	    ways->at[i].transport->ops->name, failed[0] ? failed : ways->why);
+}
+
+/* Open a ring by the first way that works, behind a row, or NULL. */
+static int open_way(struct dfi_source *source, uint32_t target,
+    const struct transport_row *after, const struct ring_layout *layout,
+    const struct wait_limit *wait_limit, struct remote **remote)
+{
+	struct wait_limit limit = *wait_limit;
+	char failed[ERROR_TEXT_SIZE] = "";
+	struct source_ways ways = { .n = 0 };
+	unsigned i = 0;
+	int ret = 0, err;
+	bool last;
+
+	for (;; i++) {
+		if (i == ways.n) {
+			err = ret;
+			ret = dfi__source_ways(source, target, after, &ways);
+			if (ret < 0 && failed[0])
+				put_before(ret, failed);
+			/* What a way said tells more than that none is left. */
+			if (ret < 0)
+				return err ? err : ret;
+			after = ways.last;
+			i = 0;
+		}
+		last = i + 1 == ways.n && !ways.more;
+		limit.deadline = last ? wait_limit->deadline
+				      : try_until(wait_limit->deadline);
+		ret = open_over(source, ways.at[i].transport, ways.at[i].name,
+		    layout, &limit, remote);
+		if (!ret)
+			break;
+		if (failed[0])
+			put_before(ret, failed);
+		if (last || !may_differ(ret) || wait_limit_given_up(wait_limit))
+			return ret;
+		snprintf(failed, sizeof(failed), "%s", dfi_errmsg());
+	}
+	log_way(source, target, &ways, i, failed);
+	return 0;
 }
 
 /*
  * Only passing the memory shows whether it can be shared: the socket may belong
  * to another machine with the same numbers, or the owner may refuse this user.
- * If it can't be shared and the flow allows other transports, use the network.
+ * If it can't be shared and the flow allows other transports, use a network.
  */
-static int open_somehow(struct dfi_source *source,
-    const struct endpoint *endpoint, const struct ring_layout *layout,
-    const struct wait_limit *wait_limit, struct remote **remote)
+static int open_somehow(struct dfi_source *source, uint32_t target,
+    const struct ring_layout *layout, const struct wait_limit *wait_limit,
+    struct remote **remote)
 {
+	const struct endpoint *endpoint =
+	    &source->targets.peer[target].endpoint;
 	const struct dfi *dfi = source->dfi;
 	const struct region_address *address = dfi__region_network(
 	    &endpoint->region);
-	int ret = open_way(source, endpoint, false, layout, wait_limit, remote);
+	int ret = open_way(source, target, NULL, layout, wait_limit, remote);
 
 	if ((ret == -ECONNRESET || ret == -EACCES) && address &&
 	    !wait_limit_given_up(wait_limit) &&
@@ -68,8 +152,8 @@ static int open_somehow(struct dfi_source *source,
 		    source->flow.name, SOURCE_ID(source), endpoint->node.name,
 		    endpoint->node.host, address->transport->name,
 		    dfi_errmsg());
-		return open_way(
-		    source, endpoint, true, layout, wait_limit, remote);
+		return open_way(source, target, dfi__transports, layout,
+		    wait_limit, remote);
 	}
 	return dfi__host_explain(
 	    ret, dfi__host_distance(&endpoint->node.at, &dfi->node.at));
@@ -102,7 +186,7 @@ static int open_remote(struct dfi_source *source, uint32_t target,
 		    "but its rings take %lu",
 		    source->flow.name, PEER_ID(&source->targets, target),
 		    (unsigned long)endpoint->region.size, (unsigned long)bytes);
-	ret = open_somehow(source, endpoint, &layout, wait_limit, &remote);
+	ret = open_somehow(source, target, &layout, wait_limit, &remote);
 	if (ret == -EEXIST)
 		return dfi__fail(ret,
 		    "flow '%s': %s %u is attached already, or has been "

@@ -14,32 +14,68 @@
 #include "flows/context/shared_counter.h"
 #include "flows/context/network.h"
 
-/* The limit of a context (network.c). */
-#define MOST_DEVICES 16
-
 struct need {
 	uint64_t counted;  /* towards the context's bound */
 	uint64_t mapped;   /* of other contexts' regions */
 	uint64_t reserved; /* memory that devices send from */
-	uint64_t locked;   /* a send buffer for each such device */
-	struct transport *devices[MOST_DEVICES];
+	struct need_of_device {
+		struct transport *device;
+		uint64_t locked; /* also a send buffer for each */
+	} devices[NETWORK_DEVICES];
 	unsigned n_devices;
 };
 
-int dfi__source_way(const struct dfi_source *source,
-    const struct endpoint *endpoint, bool network, struct transport **transport,
-    const struct region_name **name)
+/* The ways over networks, which the target must have published. */
+static int find_networks(const struct dfi_source *source,
+    const struct endpoint *endpoint, uint32_t target,
+    const struct transport_row *after, struct source_ways *ways)
 {
+	struct dfi *dfi = source->dfi;
+	struct network_ways found;
+	unsigned i;
+	int ret = dfi__network_ways(dfi,
+	    dfi__network_choice(dfi, &source->flow), &endpoint->region,
+	    source->index + target, after, &found);
+
+	if (ret < 0)
+		return ret;
+	ways->n = found.n;
+	for (i = 0; i < found.n; i++) {
+		ways->at[i].transport = found.at[i].transport;
+		ways->at[i].name = &found.at[i].address->name;
+	}
+	ways->last = found.last;
+	ways->more = found.more;
+	strcpy(ways->why, found.why);
+	return 0;
+}
+
+/* Whether some address is of the transport that a source demands. */
+static bool has_choice(
+    const struct endpoint *endpoint, enum dfi_transport choice)
+{
+	const struct published_region *region = &endpoint->region;
+	uint32_t i;
+
+	for (i = 0; i < region->n_addresses; i++)
+		if (region_address_at(region, i)->transport->choice == choice)
+			return true;
+	return false;
+}
+
+int dfi__source_ways(const struct dfi_source *source, uint32_t target,
+    const struct transport_row *after, struct source_ways *ways)
+{
+	const struct endpoint *endpoint =
+	    &source->targets.peer[target].endpoint;
 	struct dfi *dfi = source->dfi;
 	enum host_distance distance = dfi__host_distance(
 	    &endpoint->node.at, &dfi->node.at);
 	bool apart = distance == HOST_OTHER || distance == HOST_OTHER_NETWORK;
 	enum dfi_transport choice = dfi__network_choice(dfi, &source->flow);
-	const struct region_address *address = dfi__region_network(
+	const struct region_name *memory = dfi__region_memory(
 	    &endpoint->region);
 
-	*transport = dfi->transport;
-	*name = dfi__region_memory(&endpoint->region);
 	if (transport_is_memory(choice) && apart)
 		return dfi__fail(-EHOSTUNREACH,
 		    "host %s can't be reached over shared memory: %s; or %s",
@@ -47,28 +83,33 @@ int dfi__source_way(const struct dfi_source *source,
 		    source->flow.transport
 			? "create the flow with another transport"
 			: "set DFI_TRANSPORT=auto");
-	if (!apart && !network && !transport_is_network(choice))
-		return *name ? 0
-			     : dfi__fail(-EBADMSG,
-				   "its entry in the registry is damaged: it "
-				   "has no address of memory");
-	if (!address)
+	if (!apart && !after && !transport_is_network(choice)) {
+		ways->at[0].transport = dfi->transport;
+		ways->at[0].name = memory;
+		ways->n = 1;
+		ways->last = dfi__transports;
+		ways->more = false;
+		ways->why[0] = '\0';
+		return memory ? 0
+			      : dfi__fail(-EBADMSG,
+				    "its entry in the registry is damaged: it "
+				    "has no address of memory");
+	}
+	if (!dfi__region_network(&endpoint->region))
 		return dfi__fail(-EHOSTUNREACH,
 		    "node %s on host %s can't be reached over %s: %s%s%s",
 		    endpoint->node.name, endpoint->node.host,
 		    dfi__network_name(), endpoint->region.why,
 		    apart ? "; nor over shared memory: " : "",
 		    apart ? dfi__host_why_apart(distance) : "");
-	if (transport_is_network(choice) &&
-	    address->transport->choice != choice)
+	if (transport_is_network(choice) && !has_choice(endpoint, choice))
 		return dfi__fail(-EHOSTUNREACH,
 		    "node %s on host %s is reached over %s, but this source "
 		    "demands another transport: set the same DFI_TRANSPORT, "
 		    "or auto, in both processes",
 		    endpoint->node.name, endpoint->node.host,
-		    address->transport->name);
-	*name = &address->name;
-	return dfi__network_reach(dfi, address, transport);
+		    dfi__region_network(&endpoint->region)->transport->name);
+	return find_networks(source, endpoint, target, after, ways);
 }
 
 static uint64_t shadow_bytes(const struct dfi_source *source, uint64_t size)
@@ -102,25 +143,34 @@ static uint64_t ring_shadow_bytes(
 	return shadow_bytes(source, transport_shadow_size(&layout, buffered));
 }
 
-/* A device that sends from a send buffer locks its memory. */
-static void add_device(const struct dfi_source *source,
+/* All that send from a send buffer are of the transport that made it. */
+static bool sends_from(
+    const struct transport *transport, const struct transport *stage_maker)
+{
+	return transport->ops == stage_maker->ops;
+}
+
+/* The entry of a device; a send buffer is locked by each that sends from it. */
+static struct need_of_device *add_device(const struct dfi_source *source,
     struct transport *device, struct need *need)
 {
+	struct need_of_device *added = &need->devices[need->n_devices];
 	unsigned i;
 
 	for (i = 0; i < need->n_devices; i++)
-		if (need->devices[i] == device)
-			return;
-	if (need->n_devices == MOST_DEVICES)
-		return;
-	need->devices[need->n_devices++] = device;
-	if (!source->replica_writer)
-		return;
-	need->locked += send_buffer_bytes(source);
-	if (need->n_devices > 1)
-		return;
-	need->reserved += send_buffer_bytes(source);
-	need->counted += send_buffer_counts(source);
+		if (need->devices[i].device == device)
+			return &need->devices[i];
+	need->n_devices++;
+	*added = (struct need_of_device){ .device = device };
+	if (!source->replica_writer ||
+	    !sends_from(device, need->devices[0].device))
+		return added;
+	added->locked = send_buffer_bytes(source);
+	if (need->n_devices == 1) {
+		need->reserved += send_buffer_bytes(source);
+		need->counted += send_buffer_counts(source);
+	}
+	return added;
 }
 
 /*
@@ -130,26 +180,28 @@ static void add_device(const struct dfi_source *source,
 static bool add_target(
     struct dfi_source *source, uint32_t target, struct need *need)
 {
-	const struct endpoint *endpoint =
-	    &source->targets.peer[target].endpoint;
-	const struct region_name *name;
+	struct need_of_device *device;
 	struct transport *transport;
+	struct source_ways ways;
 	uint64_t bytes;
 
 	if (peers_state(&source->targets, target) != PEER_PRESENT)
 		return true;
-	if (dfi__source_way(source, endpoint, false, &transport, &name) < 0)
+	if (dfi__source_ways(source, target, NULL, &ways) < 0)
 		return false;
+	transport = ways.at[0].transport;
 	if (transport == source->dfi->transport) {
 		/* Mapped with the page size that its owner has. */
-		if (strcmp(name->address, transport->address) != 0)
-			need->mapped += name->size;
+		if (strcmp(ways.at[0].name->address, transport->address) != 0)
+			need->mapped += ways.at[0].name->size;
 		return true;
 	}
-	add_device(source, transport, need);
-	bytes = ring_shadow_bytes(source, source->replica_writer != NULL);
+	device = add_device(source, transport, need);
+	bytes = ring_shadow_bytes(source,
+	    source->replica_writer &&
+		sends_from(transport, need->devices[0].device));
 	need->reserved += bytes;
-	need->locked += bytes;
+	device->locked += bytes;
 	need->counted += bytes;
 	return true;
 }
@@ -159,35 +211,51 @@ static bool add_target(
  */
 static void add_sequencer(struct dfi_source *source, struct need *need)
 {
-	const struct endpoint *holder = &source->targets.peer[0].endpoint;
-	const struct region_address *address = dfi__region_network(
-	    &holder->sequencer);
+	const struct published_region *region =
+	    &source->targets.peer[0].endpoint.sequencer;
+	enum dfi_transport choice = dfi__network_choice(
+	    source->dfi, &source->flow);
 	uint64_t bytes = dfi__shared_counter_shadow_bytes(source->dfi);
-	struct transport *transport;
+	struct network_ways ways;
 
-	if (!address ||
-	    transport_is_memory(
-		dfi__network_choice(source->dfi, &source->flow)) ||
-	    dfi__network_reach(source->dfi, address, &transport) < 0)
+	if (!dfi__region_network(region) || transport_is_memory(choice) ||
+	    dfi__network_ways(source->dfi, choice, region, 0, NULL, &ways) < 0)
 		return;
-	if (!need->n_devices)
-		need->devices[need->n_devices++] = transport;
 	need->reserved += bytes;
-	need->locked += bytes;
+	if (!need->n_devices)
+		need->devices[need->n_devices++].device = ways.at[0].transport;
+	need->devices[0].locked += bytes;
+}
+
+/* Ask one device of each transport for what all of them lock. */
+static int check_devices(const struct need *need)
+{
+	const struct need_of_device *first = need->devices, *other;
+	const struct need_of_device *end = first + need->n_devices;
+	uint64_t locked;
+	int ret = 0;
+
+	for (; !ret && first < end; first++) {
+		locked = 0;
+		for (other = need->devices; other < end; other++)
+			if (other->device->ops == first->device->ops)
+				locked += other->locked;
+		ret = first->device->ops->ring.room(
+		    first->device, need->reserved, locked);
+	}
+	return ret;
 }
 
 static int check(const struct dfi_source *source, const struct need *need)
 {
 	struct transport *memory = source->dfi->transport;
-	struct transport *device = need->devices[0];
 	int ret = 0;
 
 	if (need->mapped)
 		ret = memory->ops->ring.room(
 		    memory, need->mapped + need->reserved, 0);
-	if (!ret && device)
-		ret = device->ops->ring.room(
-		    device, need->reserved, need->locked);
+	if (!ret)
+		ret = check_devices(need);
 	return ret < 0 ? dfi__fail_within(ret, "flow '%s': %s %u",
 			     source->flow.name, SOURCE_ID(source))
 		       : 0;
@@ -266,14 +334,23 @@ static int take_send_buffer(
 int dfi__source_take_shadow(struct dfi_source *source,
     struct transport *transport, struct send_buffer **send_buffer)
 {
-	int ret = source->replica_writer && !source->replica_writer->send_buffer
+	struct replica_writer *replica_writer = source->replica_writer;
+	int ret = replica_writer && !replica_writer->send_buffer
 	    ? take_send_buffer(source, transport)
 	    : 0;
 
 	if (ret < 0)
 		return ret;
-	*send_buffer = source->replica_writer
-	    ? source->replica_writer->send_buffer
+	/* A ring over another transport gets a copy instead. */
+	*send_buffer = replica_writer &&
+		sends_from(transport, replica_writer->send_buffer->transport)
+	    ? replica_writer->send_buffer
 	    : NULL;
 	return spend(source, ring_shadow_bytes(source, *send_buffer != NULL));
+}
+
+void dfi__source_return_shadow(
+    struct dfi_source *source, const struct send_buffer *send_buffer)
+{
+	source->unspent += ring_shadow_bytes(source, send_buffer != NULL);
 }

@@ -16,14 +16,34 @@
 #include "flows/members/attach.h"
 #include "flows/declare/declare.h"
 #include "flows/context/network.h"
+#include "flows/context/region.h"
 
 static const char role[] = "target";
 
-void dfi__target_arm_network(void *arg)
+void dfi__target_arm_networks(void *arg)
 {
-	struct transport *transport = arg;
+	const struct dfi_target *target = arg;
+	const struct export *export = target->region->exports;
 
-	transport->ops->arm(transport);
+	for (; export; export = export->next)
+		export->transport->ops->arm(export->transport);
+}
+
+void dfi__target_set_spins(struct dfi_target *target, bool spins)
+{
+	struct export *export = target->region->exports;
+
+	for (; export; export = export->next)
+		atomic_set(&export->spins, spins);
+}
+
+/* Note the error that was set, as a reason why some sources can't attach. */
+static void add_why(struct dfi_target *target)
+{
+	size_t used = strlen(target->network_why);
+
+	snprintf(target->network_why + used, sizeof(target->network_why) - used,
+	    "%s%s", used ? "; " : "", dfi_errmsg());
 }
 
 /* Sources on other hosts can't reach the target: an error if they must. */
@@ -36,56 +56,98 @@ static int unreachable(struct dfi_target *target, int err)
 	dfi__log(DFI_LOG_WARN,
 	    "flow '%s': %s %u: only sources on this host can attach: %s",
 	    target->flow.name, TARGET_ID(target), dfi_errmsg());
-	snprintf(target->network_why, sizeof(target->network_why), "%s",
-	    dfi_errmsg());
 	return 0;
 }
 
+/* A device does not serve the target; single: there is no other. */
+static void leave_out(struct dfi_target *target, bool single)
+{
+	add_why(target);
+	if (single)
+		return;
+	dfi__log(DFI_LOG_WARN,
+	    "flow '%s': %s %u: not each device can be used: %s",
+	    target->flow.name, TARGET_ID(target), dfi_errmsg());
+}
+
 /*
- * The transport by which sources on other hosts reach the rings. NULL: there
+ * Whether a transport can serve the target, beside the first n of the list.
+ * Each instance of one locks the memory anew.
+ */
+static int check_network(const struct dfi_target *target,
+    struct transport *network, uint64_t bytes, const struct network_list *list,
+    unsigned n)
+{
+	int ret = dfi__network_serves(network, &target->flow);
+	uint64_t all = bytes;
+
+	while (n-- > 0)
+		if (list->at[n]->ops == network->ops)
+			all += bytes;
+	return ret < 0 ? ret : network->ops->region.export_room(network, all);
+}
+
+/*
+ * The transports by which sources on other hosts reach the rings. None: there
  * are no such sources, or no transport. Call it before the rings are reserved.
  */
-static int find_network(struct dfi_target *target,
-    const struct ring_geometry *geometry, struct transport **network)
+static int find_networks(struct dfi_target *target,
+    const struct ring_geometry *geometry, struct network_list *list)
 {
+	enum dfi_transport choice = dfi__network_choice(
+	    target->dfi, &target->flow);
 	struct transport *memory = target->dfi->transport;
 	uint64_t bytes = memory->ops->region.bytes(
 	    memory, region_size(geometry, target->n_readers));
-	struct transport *found;
-	int ret;
+	int ret, err = 0;
+	unsigned i, n = 0;
 
-	*network = NULL;
+	list->n = 0;
 	if (!dfi__network_may_be_needed(target->dfi, &target->flow)) {
 		dfi__network_why_none(
-		    dfi__network_choice(target->dfi, &target->flow),
-		    target->network_why, sizeof(target->network_why));
+		    choice, target->network_why, sizeof(target->network_why));
 		return 0;
 	}
-	ret = dfi__network_open(target->dfi,
-	    dfi__network_choice(target->dfi, &target->flow), &found);
-	if (!ret)
-		ret = dfi__network_serves(found, &target->flow);
-	if (!ret)
-		ret = found->ops->region.export_room(found, bytes);
+	ret = dfi__network_open_all(target->dfi, choice, list);
+	snprintf(
+	    target->network_why, sizeof(target->network_why), "%s", list->why);
 	if (ret < 0)
 		return unreachable(target, ret);
-	*network = found;
-	return 0;
+	for (i = 0; i < list->n; i++) {
+		ret = check_network(target, list->at[i], bytes, list, n);
+		if (!ret) {
+			list->at[n++] = list->at[i];
+			continue;
+		}
+		err = ret;
+		leave_out(target, list->n == 1);
+	}
+	list->n = n;
+	return n || !err ? 0 : unreachable(target, err);
 }
 
 /* Let sources on other hosts write the rings as well. */
 static int export_rings(struct dfi_target *target,
-    const struct ring_geometry *geometry, struct transport *network)
+    const struct ring_geometry *geometry, const struct network_list *list)
 {
 	struct ring_layout layout = ring_layout(geometry, target->n_readers);
-	int ret = network->ops->region.export(network, target->region, &layout);
+	int ret = 0, err = 0;
+	unsigned i;
 
-	if (ret < 0)
-		return unreachable(target, ret);
-	target->wait.arm = dfi__target_arm_network;
-	target->wait.arm_arg = network;
-	atomic_set(&target->region->export->spins,
-	    !target->wait.sleeps && !(target->flags & DFI_NONBLOCK));
+	for (i = 0; i < list->n; i++) {
+		ret = list->at[i]->ops->region.export(
+		    list->at[i], target->region, &layout);
+		if (!ret)
+			continue;
+		err = ret;
+		leave_out(target, list->n == 1);
+	}
+	if (!target->region->exports)
+		return err ? unreachable(target, err) : 0;
+	target->wait.arm = dfi__target_arm_networks;
+	target->wait.arm_arg = target;
+	dfi__target_set_spins(
+	    target, !target->wait.sleeps && !(target->flags & DFI_NONBLOCK));
 	/* Otherwise sources of this host write through memory. */
 	target->wait.fenced = transport_is_network(target->flow.transport);
 	/* At most half a credit's worth, so that sources don't wait. */
@@ -132,7 +194,7 @@ static void expect_slots(struct dfi_target *target)
 static int create_rings(struct dfi_target *target, int64_t *deadline)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(&target->flow);
-	struct transport *network = NULL;
+	struct network_list networks = { .n = 0 };
 	int64_t start;
 	uint32_t i;
 	int ret;
@@ -143,12 +205,12 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
 	ret = flow_is_multicast(&target->flow)
 	    ? target->kind->intake.reserve(target)
-	    : find_network(target, &geometry, &network);
+	    : find_networks(target, &geometry, &networks);
 	start = clock_now_ns();
 	if (!ret)
 		ret = reserve(target, &geometry);
-	if (!ret && network)
-		ret = export_rings(target, &geometry, network);
+	if (!ret)
+		ret = export_rings(target, &geometry, &networks);
 	if (ret < 0)
 		return ret;
 	if (*deadline != DEADLINE_NEVER)
@@ -174,11 +236,8 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 
 static void free_rings(struct dfi_target *target)
 {
-	if (target->region && target->region->export)
-		target->region->export->transport->ops->region.unexport(
-		    target->region);
-	else if (target->region)
-		target->dfi->transport->ops->region.destroy(target->region);
+	if (target->region)
+		region_close(target->region);
 	dfi__notify_free(target->notify);
 	dfi__ring_memory_return(target->dfi, target->ring_memory);
 	free(target->readers);
@@ -215,24 +274,12 @@ static void end_tombstone(struct tombstone *tombstone, bool withdraw)
 	dfi__handle_free(target, sizeof(*target));
 }
 
-static const char *why_lost(const struct peers *sources, uint32_t source)
-{
-	const struct dfi_target *target =
-	    (const struct dfi_target *)(const void *)((const char *)sources -
-		offsetof(struct dfi_target, sources));
-	const struct export *export = target->region->export;
-
-	return export ? export->transport->ops->ring.writer_why(
-			    export, source, peers_node(sources, source))
-		      : NULL;
-}
-
 /* Watch the sources, and publish the rings. */
 static int attach(struct dfi_target *target, int64_t deadline)
 {
 	int ret;
 
-	target->sources.why_lost = why_lost;
+	target->sources.why_lost = dfi__target_why_lost;
 	ret = create_rings(target, &deadline);
 	if (!ret && target->kind->intake.open)
 		ret = target->kind->intake.open(target);

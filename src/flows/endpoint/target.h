@@ -88,7 +88,8 @@ struct dfi_target {
 	struct receiver_ring *multicast; /* the multicast receiver, or NULL */
 	_Atomic bool knows_sources;      /* multicast may read sources */
 	uint64_t ring_memory; /* counted towards the context's bound */
-	char network_why[ENDPOINT_WHY_SIZE]; /* of a region not exported */
+	/* Why some network, or each, does not reach it; or "". */
+	char network_why[ENDPOINT_WHY_SIZE];
 	struct dfi *dfi;
 	struct flow flow;
 	uint32_t index;
@@ -181,6 +182,9 @@ int dfi__target_report_gap(struct dfi_target *target, uint32_t source);
  */
 int dfi__target_check_sources(struct dfi_target *target);
 
+/* peers.why_lost() of its sources. */
+const char *dfi__target_why_lost(const struct peers *sources, uint32_t source);
+
 /*
  * Give the consumed segment back, and let the head lend the next one, of any
  * ring: 1. 0: all sources have ended, except those held back. Or an error, such
@@ -258,8 +262,11 @@ bool dfi__target_ready(struct dfi_target *target);
 /* Register the target's owner for notices; true: it was not registered. */
 bool dfi__target_announce(struct dfi_target *target, struct notify *notify);
 
-/* Arm the network before a waiter sleeps; arg is the transport. */
-void dfi__target_arm_network(void *arg);
+/* Arm the networks before a waiter sleeps; arg is the target. */
+void dfi__target_arm_networks(void *arg);
+
+/* Tell the exports of the target's region whether its owner never sleeps. */
+void dfi__target_set_spins(struct dfi_target *target, bool spins);
 
 /* Afterwards nothing wakes the owner. */
 void dfi__target_withdraw(struct dfi_target *target);

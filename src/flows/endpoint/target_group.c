@@ -160,8 +160,7 @@ int dfi_target_group_add(
 	};
 	group->n_open++;
 	target->group = group;
-	if (target->region->export)
-		atomic_set(&target->region->export->spins, false);
+	dfi__target_set_spins(target, false);
 	/* The member may have tuples that were announced before. */
 	dfi__notify_kick(&group->notify);
 	return 0;

@@ -5,6 +5,7 @@
  */
 #include "target.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include "base/error.h"
 #include "await.h"
@@ -32,19 +33,47 @@ static void lose(struct dfi_target *target, int err)
 	}
 }
 
+/* What became of the ring's writer; *at: the export that knows it. */
+static enum ring_loss loss_of(
+    const struct dfi_target *target, uint32_t source, const struct export **at)
+{
+	const struct export *export = target->region->exports;
+	uint64_t node = peers_node(&target->sources, source);
+	enum ring_loss loss = RING_KEPT, here;
+
+	for (; export; export = export->next) {
+		here = export->transport->ops->ring.lost(export, source, node);
+		if (here <= loss)
+			continue;
+		loss = here;
+		*at = export;
+	}
+	return loss;
+}
+
 /* Whether the connection is lost. state: the registry's state, read before. */
 static bool is_lost(
     const struct dfi_target *target, uint32_t source, uint32_t state)
 {
-	const struct export *export = target->region->export;
-	enum ring_loss loss = export
-	    ? export->transport->ops->ring.lost(
-		  export, source, peers_node(&target->sources, source))
-	    : RING_KEPT;
+	const struct export *at;
+	enum ring_loss loss = loss_of(target, source, &at);
 
 	/* A peer may go before it attached, and another may come. */
 	return loss == RING_LOST ||
 	    (loss == RING_LOST_UNWRITTEN && state != PEER_ABSENT);
+}
+
+const char *dfi__target_why_lost(const struct peers *sources, uint32_t source)
+{
+	const struct dfi_target *target =
+	    (const struct dfi_target *)(const void *)((const char *)sources -
+		offsetof(struct dfi_target, sources));
+	const struct export *at = target->region->exports;
+
+	(void)loss_of(target, source, &at);
+	return at ? at->transport->ops->ring.writer_why(
+			at, source, peers_node(sources, source))
+		  : NULL;
 }
 
 static bool is_gone(struct dfi_target *target, uint32_t source)
@@ -63,9 +92,9 @@ static bool is_gone(struct dfi_target *target, uint32_t source)
 /* Bring into the rings what sources wrote before they left. */
 static inline void settle(const struct dfi_target *target)
 {
-	const struct export *export = target->region->export;
+	const struct export *export = target->region->exports;
 
-	if (export)
+	for (; export; export = export->next)
 		export->transport->ops->settle(export->transport);
 }
 

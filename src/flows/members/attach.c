@@ -224,10 +224,24 @@ int dfi__attach_find_combiner(struct dfi *dfi, const char *name, uint32_t index,
 	return ret;
 }
 
-/* Encode an endpoint's entry; NULL: no memory. datagram_address may be NULL. */
+void dfi__attach_describe(const struct transport *transport,
+    const struct remote *remote, const char *separator,
+    char text[TRANSPORT_WAY_SIZE])
+{
+	char device[TRANSPORT_WAY_SIZE];
+	size_t used = strlen(text);
+
+	transport->ops->describe(transport, remote, device);
+	snprintf(text + used, TRANSPORT_WAY_SIZE - used, "%s%s",
+	    used ? separator : "", device);
+}
+
+/*
+ * Encode an endpoint's entry; NULL: no memory. device: of a source. port may be
+ * NULL.
+ */
 static void *encode(const struct dfi *dfi, const struct region *region,
-    const char *why, const struct shared_counter *sequencer,
-    const struct remote *remote,
+    const char *why, const struct shared_counter *sequencer, const char *device,
     const struct multicast_address *datagram_address, enum attach_end end,
     size_t *size)
 {
@@ -237,16 +251,16 @@ static void *encode(const struct dfi *dfi, const struct region *region,
 		.done = end == ATTACH_DONE,
 		.has_datagram_address = datagram_address != NULL,
 	};
-	const struct transport *transport = NULL;
+	const struct export *export = region ? region->exports : NULL;
+	struct region_address more[REGION_MORE_ADDRESSES];
 
+	endpoint.region.more = more;
 	if (region)
 		dfi__region_publish(region, &endpoint.region);
-	if (region && region->export)
-		transport = region->export->transport;
-	else if (remote)
-		transport = remote->transport;
-	if (transport)
-		transport->ops->describe(transport, remote, endpoint.device);
+	snprintf(endpoint.device, sizeof(endpoint.device), "%s", device);
+	for (; export; export = export->next)
+		dfi__attach_describe(
+		    export->transport, NULL, " and ", endpoint.device);
 	snprintf(endpoint.region.why, sizeof(endpoint.region.why), "%s", why);
 	if (sequencer)
 		endpoint.sequencer = sequencer->published;
@@ -275,13 +289,13 @@ static int claimed(
 }
 
 int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    const struct remote *remote,
-    const struct multicast_address *datagram_address, int64_t deadline)
+    const char *device, const struct multicast_address *datagram_address,
+    int64_t deadline)
 {
 	char key[KEY_SIZE];
 	size_t size;
 	void *data = encode(
-	    dfi, NULL, "", NULL, remote, datagram_address, ATTACH_STAYS, &size);
+	    dfi, NULL, "", NULL, device, datagram_address, ATTACH_STAYS, &size);
 	int ret;
 
 	if (!data)
@@ -302,7 +316,7 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
 	char key[KEY_SIZE];
 	struct registry_entry entry = { .key = key };
 	uint32_t before;
-	void *data = encode(dfi, region, why, sequencer, NULL, datagram_address,
+	void *data = encode(dfi, region, why, sequencer, "", datagram_address,
 	    ATTACH_STAYS, &entry.size);
 	int ret;
 
@@ -329,7 +343,7 @@ int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
 {
 	char key[KEY_SIZE];
 	size_t size;
-	void *data = encode(dfi, region, "", sequencer, NULL, NULL, end, &size);
+	void *data = encode(dfi, region, "", sequencer, "", NULL, end, &size);
 	char said[ERROR_TEXT_SIZE];
 	int ret;
 

@@ -27,13 +27,13 @@ int dfi__attach_find_combiner(struct dfi *dfi, const char *name, uint32_t index,
     int64_t deadline, struct flow *input, struct flow *output);
 
 /*
- * Publish this context's source. If remote isn't NULL, the entry names the
- * region that the source writes to; if datagram_address isn't NULL, where its
- * datagrams go. -EEXIST: the index is taken.
+ * Publish this context's source. device: which ones it uses, for people, or "".
+ * If port isn't NULL, it says where the source's datagrams go. -EEXIST: the
+ * index is taken.
  */
 int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    const struct remote *remote,
-    const struct multicast_address *datagram_address, int64_t deadline);
+    const char *device, const struct multicast_address *datagram_address,
+    int64_t deadline);
 
 /*
  * Watch the sources and publish this context's target. why: the reason why its
@@ -45,6 +45,15 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct shared_counter *sequencer,
     const struct multicast_address *datagram_address, struct peers *sources,
     int64_t deadline);
+
+/*
+ * Append the description of a transport's device, and if remote isn't NULL how
+ * its owner learns of segments. separator: what stands before it if the text is
+ * not empty.
+ */
+void dfi__attach_describe(const struct transport *transport,
+    const struct remote *remote, const char *separator,
+    char text[TRANSPORT_WAY_SIZE]);
 
 /* How a live target leaves. */
 enum attach_end {

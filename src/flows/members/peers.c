@@ -44,8 +44,29 @@ static bool is_same(const struct endpoint *a, const struct endpoint *b)
 	    dfi__region_is_same(&a->region, &b->region);
 }
 
+/* Keep a peer's endpoint; addresses for which there is no memory are left out.
+ */
+static void keep_endpoint(struct peer *peer, const struct endpoint *endpoint)
+{
+	struct published_region *region = &peer->endpoint.region;
+	uint32_t n = endpoint->region.n_addresses;
+
+	peer->endpoint = *endpoint;
+	region->more = NULL;
+	if (n <= REGION_FEW_ADDRESSES)
+		return;
+	n -= REGION_FEW_ADDRESSES;
+	region->more = malloc(n * sizeof(region->more[0]));
+	if (region->more)
+		memcpy(region->more, endpoint->region.more,
+		    n * sizeof(region->more[0]));
+	else
+		region->n_addresses = REGION_FEW_ADDRESSES;
+}
+
 static void set_peer(struct peer *peer, const struct registry_event *event)
 {
+	struct region_address more[REGION_MORE_ADDRESSES];
 	struct endpoint endpoint;
 
 	if (event->type == REGISTRY_DELETE) {
@@ -57,7 +78,8 @@ static void set_peer(struct peer *peer, const struct registry_event *event)
 			set_gone(peer);
 		return;
 	}
-	if (dfi__endpoint_decode(event->data, event->size, &endpoint) < 0) {
+	if (dfi__endpoint_decode_all(
+		event->data, event->size, more, &endpoint) < 0) {
 		dfi__log(DFI_LOG_WARN, "%s: %s", event->key, dfi_errmsg());
 		/* It is another peer than before. */
 		set_gone(peer);
@@ -71,7 +93,7 @@ static void set_peer(struct peer *peer, const struct registry_event *event)
 		return;
 	}
 	if (atomic_peek(&peer->state) == PEER_ABSENT) {
-		peer->endpoint = endpoint;
+		keep_endpoint(peer, &endpoint);
 		peer->revision = event->revision;
 		atomic_publish(&peer->state, PEER_PRESENT);
 	}
@@ -390,6 +412,7 @@ int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
 void dfi__peers_close(struct peers *peers, const char *own_key)
 {
 	struct registry_watch *flow_watch;
+	uint32_t i;
 
 	dfi__processes_remove(peers->dfi->processes, &peers->processes);
 	pthread_mutex_lock(&peers->lock);
@@ -403,6 +426,8 @@ void dfi__peers_close(struct peers *peers, const char *own_key)
 		dfi__client_unwatch(peers->watch);
 	pthread_cond_destroy(&peers->changed);
 	pthread_mutex_destroy(&peers->lock);
+	for (i = 0; i < peers->n; i++)
+		free(peers->peer[i].endpoint.region.more);
 	free(peers->peer);
 }
 

@@ -255,12 +255,12 @@ void dfi__ofi_message_arrived(
 int dfi__ofi_export_room(struct transport *transport, uint64_t size);
 int dfi__ofi_export(struct transport *transport, struct region *region,
     const struct ring_layout *layout);
-void dfi__ofi_unexport(struct region *region);
+void dfi__ofi_unexport(struct export *base);
 enum ring_loss dfi__ofi_ring_lost(
     const struct export *base, uint32_t ring, uint64_t node);
 const char *dfi__ofi_ring_why(
     const struct export *base, uint32_t ring, uint64_t node);
-int dfi__ofi_give_credit(struct region *region,
+int dfi__ofi_give_credit(struct region *region, struct export *base,
     const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
     enum ring_closed closed);
 

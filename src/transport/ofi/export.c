@@ -24,7 +24,8 @@ static void free_export(struct ofi_export *export)
 	*at = export->next;
 	if (export->mr)
 		(void)fi_close(&export->mr->fid);
-	region->transport->ops->region.destroy(region);
+	if (region_leave(region))
+		region->transport->ops->region.destroy(region);
 	free(export->rings);
 	free(export);
 }
@@ -99,7 +100,7 @@ int dfi__ofi_export(struct transport *transport, struct region *region,
 	ofi->exports = export;
 	pthread_mutex_unlock(&ofi->table);
 	lock_release(&ofi->poll);
-	region->export = &export->base;
+	region_add_export(region, &export->base);
 	return 0;
 
 free_new:
@@ -129,9 +130,9 @@ bool dfi__ofi_leave_export(struct ofi_link *link)
 	return written;
 }
 
-void dfi__ofi_unexport(struct region *region)
+void dfi__ofi_unexport(struct export *base)
 {
-	struct ofi_export *export = (struct ofi_export *)region->export;
+	struct ofi_export *export = (struct ofi_export *)base;
 	struct ofi *ofi = (struct ofi *)export->base.transport;
 
 	dfi__ofi_lock_poll(ofi);
@@ -154,6 +155,8 @@ enum ring_loss dfi__ofi_ring_lost(
 	const struct ofi_ring *at = &export->rings[ring];
 	uint32_t lost = atomic_observe(&at->lost);
 
+	if (!lost)
+		return atomic_peek(&at->used) ? RING_TAKEN : RING_KEPT;
 	return lost == RING_LOST_UNWRITTEN && node && at->writer != node
 	    ? RING_KEPT
 	    : (enum ring_loss)lost;
@@ -164,8 +167,9 @@ const char *dfi__ofi_ring_why(
 {
 	const struct ofi_export *export = (const struct ofi_export *)base;
 	const char *why = export->rings[ring].why;
+	enum ring_loss loss = dfi__ofi_ring_lost(base, ring, node);
 
-	return dfi__ofi_ring_lost(base, ring, node) && why[0] ? why : NULL;
+	return loss != RING_KEPT && loss != RING_TAKEN && why[0] ? why : NULL;
 }
 
 void dfi__ofi_free_exports(struct ofi *ofi)
@@ -192,14 +196,15 @@ static void post_credit(
 	ofi_count(&conn->ofi->counts.credits, 1);
 }
 
-int dfi__ofi_give_credit(struct region *region,
+int dfi__ofi_give_credit(struct region *region, struct export *base,
     const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
     enum ring_closed closed)
 {
-	struct ofi_export *export = (struct ofi_export *)region->export;
+	struct ofi_export *export = (struct ofi_export *)base;
 	struct ofi *ofi = (struct ofi *)export->base.transport;
 	struct ofi_link *link;
 
+	(void)region;
 	(void)layout;
 	if (!atomic_observe(&export->rings[ring].used))
 		return 0;

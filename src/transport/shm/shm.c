@@ -291,7 +291,7 @@ static void shm_wake(struct remote *remote)
 	wait_wake((_Atomic uint32_t *)(void *)(region + REGION_WAIT_OFFSET));
 }
 
-static int shm_give_credit(struct region *region,
+static int shm_give_credit(struct region *region, struct export *export,
     const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
     enum ring_closed closed)
 {
@@ -299,6 +299,7 @@ static int shm_give_credit(struct region *region,
 	    ring * layout->ring_size;
 	struct ring_credit *credit = (struct ring_credit *)(void *)at;
 
+	(void)export;
 	/* These pair with dfi__writer_room() and writer_closed(). */
 	atomic_publish(&credit->consumed, consumed);
 	if (closed)

@@ -111,7 +111,7 @@ bool dfi__shm_spare_keep(struct shm *shm, struct shm_region *region)
 	struct shm_spares moved = TAILQ_HEAD_INITIALIZER(moved);
 	uint64_t size = region->base.name.size, most = most_bytes(shm);
 
-	if (size > most || region->elsewhere || region->base.export)
+	if (size > most || region->elsewhere || region->base.exports)
 		return false;
 	region->kept_at = clock_now_ns();
 	pthread_mutex_lock(&shm->lock);

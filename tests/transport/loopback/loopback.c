@@ -23,33 +23,58 @@ static int write_prefix(char address[TRANSPORT_ADDRESS_SIZE])
 	    address, TRANSPORT_ADDRESS_SIZE, "loopback:%d:", (int)getpid());
 }
 
-static int loopback_start(struct loop *loop, const struct settings *settings,
-    const struct member *self, struct transport **out)
+static uint32_t n_devices(const struct settings *settings)
+{
+	const char *n = getenv("DFI_TEST_LOOPBACK_DEVICES");
+
+	(void)settings;
+	return n && *n ? (uint32_t)strtoul(n, NULL, 0) : 1;
+}
+
+static int start(const struct transport_ops *ops, const struct member *self,
+    struct transport **out)
 {
 	const char *seed = getenv("DFI_TEST_LOOPBACK");
 	struct loopback *loopback;
 	struct transport *transport;
 	int ret, used;
 
-	(void)loop;
-	(void)settings;
-	if (!seed || !*seed)
-		return dfi__fail(-ENODEV,
-		    "loopback: DFI_TEST_LOOPBACK is not "
-		    "set: it takes a seed");
-	ret = loopback_wire_start(strtoull(seed, NULL, 0));
+	ret = loopback_wire_start(seed ? strtoull(seed, NULL, 0) : 1);
 	if (ret < 0)
 		return ret;
 	loopback = calloc(1, sizeof(*loopback));
 	assert(loopback);
 	transport = &loopback->base;
-	transport->ops = &loopback_ops;
+	transport->ops = ops;
 	used = write_prefix(transport->address);
 	snprintf(transport->address + used,
-	    sizeof(transport->address) - (size_t)used, "%lu",
-	    (unsigned long)self->node);
+	    sizeof(transport->address) - (size_t)used, "%lu:%u",
+	    (unsigned long)self->node, self->device);
 	*out = transport;
 	return 0;
+}
+
+static int loopback_start(struct loop *loop, const struct settings *settings,
+    const struct member *self, struct transport **out)
+{
+	const char *seed = getenv("DFI_TEST_LOOPBACK");
+
+	(void)loop;
+	(void)settings;
+	if (!seed || !*seed)
+		return dfi__fail(-ENODEV,
+		    "loopback: DFI_TEST_LOOPBACK is not set: it takes a seed");
+	return start(&loopback_ops, self, out);
+}
+
+static int detour_start(struct loop *loop, const struct settings *settings,
+    const struct member *self, struct transport **out)
+{
+	(void)loop;
+	(void)settings;
+	if (!getenv("DFI_TEST_DETOUR"))
+		return dfi__fail(-ENODEV, "detour: DFI_TEST_DETOUR is not set");
+	return start(&loopback_detour_ops, self, out);
 }
 
 void loopback_put_export(struct loopback_export *export)
@@ -62,7 +87,8 @@ void loopback_put_export(struct loopback_export *export)
 	for (at = &loopback_exports; *at != export; at = &(*at)->next)
 		;
 	*at = export->next;
-	region->transport->ops->region.destroy(region);
+	if (region_leave(region))
+		region->transport->ops->region.destroy(region);
 	free(export->rings);
 	free(export);
 }
@@ -182,14 +208,13 @@ static int export_region(struct transport *transport, struct region *region,
 	export->next = loopback_exports;
 	loopback_exports = export;
 	pthread_mutex_unlock(&loopback_lock);
-	region->export = &export->base;
+	region_add_export(region, &export->base);
 	return 0;
 }
 
-static void unexport_region(struct region *region)
+static void unexport_region(struct export *base)
 {
-	struct loopback_export *export =
-	    (struct loopback_export *)region->export;
+	struct loopback_export *export = (struct loopback_export *)base;
 
 	pthread_mutex_lock(&loopback_lock);
 	export->closing = true;
@@ -197,14 +222,15 @@ static void unexport_region(struct region *region)
 	pthread_mutex_unlock(&loopback_lock);
 }
 
-static int give_credit(struct region *region, const struct ring_layout *layout,
-    uint32_t number, uint64_t consumed, enum ring_closed closed)
+static int give_credit(struct region *region, struct export *base,
+    const struct ring_layout *layout, uint32_t number, uint64_t consumed,
+    enum ring_closed closed)
 {
-	struct loopback_export *export =
-	    (struct loopback_export *)region->export;
+	struct loopback_export *export = (struct loopback_export *)base;
 	struct loopback_ring *ring = &export->rings[number];
 	bool used;
 
+	(void)region;
 	(void)layout;
 	pthread_mutex_lock(&loopback_lock);
 	used = ring->used;
@@ -235,35 +261,37 @@ static const char *writer_why(
 	return NULL;
 }
 
+/* Two networks of one kind; a context can have both. */
+#define LOOPBACK_ENTRIES                                                       \
+	.footer_sides = FOOTER_SIDES_BOTH, .stop = loopback_stop,              \
+	.reaches = loopback_reaches, .progress = loopback_progress,            \
+	.settle = loopback_settle, .arm = loopback_arm,                        \
+	.describe = loopback_describe, .query = loopback_query,                \
+	.n_devices = n_devices, .region.export_room = export_room,             \
+	.region.export = export_region, .region.unexport = unexport_region,    \
+	.ring.room = loopback_remote_room,                                     \
+	.ring.send_buffer_create = loopback_send_buffer_create,                \
+	.ring.send_buffer_free = loopback_send_buffer_free,                    \
+	.ring.open = loopback_remote_open,                                     \
+	.ring.close = loopback_remote_close,                                   \
+	.ring.write = loopback_remote_write,                                   \
+	.ring.post = loopback_remote_post,                                     \
+	.ring.slot_is_free = loopback_slot_is_free,                            \
+	.ring.drained = loopback_drained,                                      \
+	.ring.progress = loopback_remote_progress,                             \
+	.ring.arm = loopback_remote_arm, .ring.owner_why = loopback_owner_why, \
+	.ring.give_credit = give_credit, .ring.lost = ring_lost,               \
+	.ring.writer_why = writer_why, .counter.add = loopback_add,            \
+	.counter.added = loopback_added
+
 const struct transport_ops loopback_ops = {
 	.name = "loopback",
-	.footer_sides = FOOTER_SIDES_BOTH,
 	.start = loopback_start,
-	.stop = loopback_stop,
-	.reaches = loopback_reaches,
-	.progress = loopback_progress,
-	.settle = loopback_settle,
-	.arm = loopback_arm,
-	.describe = loopback_describe,
-	.query = loopback_query,
-	.region.export_room = export_room,
-	.region.export = export_region,
-	.region.unexport = unexport_region,
-	.ring.room = loopback_remote_room,
-	.ring.send_buffer_create = loopback_send_buffer_create,
-	.ring.send_buffer_free = loopback_send_buffer_free,
-	.ring.open = loopback_remote_open,
-	.ring.close = loopback_remote_close,
-	.ring.write = loopback_remote_write,
-	.ring.post = loopback_remote_post,
-	.ring.slot_is_free = loopback_slot_is_free,
-	.ring.drained = loopback_drained,
-	.ring.progress = loopback_remote_progress,
-	.ring.arm = loopback_remote_arm,
-	.ring.owner_why = loopback_owner_why,
-	.ring.give_credit = give_credit,
-	.ring.lost = ring_lost,
-	.ring.writer_why = writer_why,
-	.counter.add = loopback_add,
-	.counter.added = loopback_added,
+	LOOPBACK_ENTRIES,
+};
+
+const struct transport_ops loopback_detour_ops = {
+	.name = "detour",
+	.start = detour_start,
+	LOOPBACK_ENTRIES,
 };

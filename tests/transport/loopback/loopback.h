@@ -9,7 +9,9 @@
  *
  * The transport exists if DFI_TEST_LOOPBACK has a seed, which determines the
  * random times. The kernel still schedules the threads, so a seed does not
- * repeat a run.
+ * repeat a run. DFI_TEST_LOOPBACK_DEVICES is the number of its devices. If
+ * DFI_TEST_DETOUR is set, there is another one of the same kind, with a name of
+ * its own.
  *
  * loopback.c has the table, instances, and the owner of a ring; remote.c the
  * ring's writer; wire.c what is on its way between them.
@@ -83,7 +85,10 @@ struct loopback_remote {
 	bool closing; /* it is freed once nothing is on its way */
 };
 
-extern const struct transport_ops loopback_ops;
+extern const struct transport_ops loopback_ops, loopback_detour_ops;
+
+/* The error with which rings of that transport are not opened, or 0. */
+extern int loopback_refuses, loopback_detour_refuses;
 
 /* Protects all of the above, for all contexts of the process. */
 extern pthread_mutex_t loopback_lock;

@@ -109,7 +109,7 @@ static int enter(struct loopback_remote *remote, const struct region_name *name)
 /* What a ring's header needs, as in mapped memory. */
 #define RING_ALIGNMENT 4096
 
-static struct loopback_remote *new_remote(
+static struct loopback_remote *new_remote(const struct transport *transport,
     const struct ring_layout *layout, struct send_buffer *buffer)
 {
 	struct loopback_remote *remote = calloc(1, sizeof(*remote));
@@ -120,6 +120,8 @@ static struct loopback_remote *new_remote(
 	remote->base.ring = aligned_alloc(RING_ALIGNMENT, size);
 	assert(remote->base.ring);
 	memset(remote->base.ring, 0, size);
+	/* Of the other network, whose table has the same entries. */
+	assert(!buffer || buffer->transport->ops == transport->ops);
 	remote->base.send_buffer = buffer;
 	remote->base.queue = remote;
 	remote->layout = *layout;
@@ -128,20 +130,26 @@ static struct loopback_remote *new_remote(
 	return remote;
 }
 
+int loopback_refuses, loopback_detour_refuses;
+
 int loopback_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
     uint32_t ring, struct send_buffer *buffer,
     const struct wait_limit *wait_limit, struct remote **out)
 {
 	struct loopback_remote *remote;
-	int ret;
+	int ret = transport->ops == &loopback_ops ? loopback_refuses
+						  : loopback_detour_refuses;
 
 	(void)writer;
 	(void)wait_limit; /* the owner need not answer */
 	if (!loopback_reaches(transport, name->address))
 		return dfi__fail(-EHOSTUNREACH,
 		    "loopback: %s is another process", name->address);
-	remote = new_remote(layout, buffer);
+	if (ret)
+		return dfi__fail(ret, "%s: %s does not answer",
+		    transport->ops->name, name->address);
+	remote = new_remote(transport, layout, buffer);
 	remote->base.transport = transport;
 	remote->ring = ring;
 	pthread_mutex_lock(&loopback_lock);

@@ -10,6 +10,9 @@ const struct transport_row dfi__transports[] = {
 	{ .name = "loopback",
 	    .choice = DFI_TRANSPORT_VERBS,
 	    .ops = &loopback_ops },
+	{ .name = "detour",
+	    .choice = DFI_TRANSPORT_VERBS,
+	    .ops = &loopback_detour_ops },
 #if DFI_VERBS
 	{ .name = "verbs",
 	    .choice = DFI_TRANSPORT_VERBS,

@@ -290,8 +290,8 @@ int dfi__target_multicast_open(struct dfi_target *target, int64_t deadline)
 		    target->flow.name, target->index);
 	for (i = 0; i < target->n_readers; i++)
 		target->readers[i].batch = 1;
-	target->wait.arm = dfi__target_arm_network;
-	target->wait.arm_arg = target->region->export->transport;
+	target->wait.arm = dfi__target_arm_networks;
+	target->wait.arm_arg = target;
 	target->wait.fenced = true;
 	return 0;
 }

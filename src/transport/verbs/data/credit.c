@@ -59,14 +59,15 @@ static void post_closed(struct verbs_link *link)
 	(void)dfi__verbs_send(conn, &answer, false);
 }
 
-int dfi__verbs_give_credit(struct region *region,
+int dfi__verbs_give_credit(struct region *region, struct export *base,
     const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
     enum ring_closed closed)
 {
-	struct verbs_export *export = (struct verbs_export *)region->export;
+	struct verbs_export *export = (struct verbs_export *)base;
 	struct verbs *verbs = (struct verbs *)export->base.transport;
 	struct verbs_link *link;
 
+	(void)region;
 	(void)layout;
 	if (!atomic_observe(&export->rings[ring].used))
 		return 0;

@@ -27,7 +27,8 @@ static void free_export(struct verbs_export *export)
 	dfi__verbs_receives_spare(
 	    verbs, transport_region_receives(&export->layout));
 	ibv_dereg_mr(export->mr);
-	region->transport->ops->region.destroy(region);
+	if (region_leave(region))
+		region->transport->ops->region.destroy(region);
 	free(export->rings);
 	free(export);
 }
@@ -89,7 +90,7 @@ int dfi__verbs_export(struct transport *transport, struct region *region,
 	verbs->exports = export;
 	pthread_mutex_unlock(&verbs->table);
 	lock_release(&verbs->poll);
-	region->export = &export->base;
+	region_add_export(region, &export->base);
 	return 0;
 
 deregister:
@@ -129,9 +130,9 @@ bool dfi__verbs_leave_export(struct verbs_link *link)
 	return written;
 }
 
-void dfi__verbs_unexport(struct region *region)
+void dfi__verbs_unexport(struct export *base)
 {
-	struct verbs_export *export = (struct verbs_export *)region->export;
+	struct verbs_export *export = (struct verbs_export *)base;
 	struct verbs *verbs = (struct verbs *)export->base.transport;
 
 	dfi__verbs_lock_poll(verbs);
@@ -154,6 +155,8 @@ enum ring_loss dfi__verbs_ring_lost(
 	const struct verbs_ring *at = &export->rings[ring];
 	uint32_t lost = atomic_observe(&at->lost);
 
+	if (!lost)
+		return atomic_peek(&at->used) ? RING_TAKEN : RING_KEPT;
 	return lost == RING_LOST_UNWRITTEN && node && at->writer != node
 	    ? RING_KEPT
 	    : (enum ring_loss)lost;
@@ -165,7 +168,9 @@ const char *dfi__verbs_ring_why(
 	const struct verbs_export *export = (const struct verbs_export *)base;
 	const char *why = export->rings[ring].why;
 
-	return dfi__verbs_ring_lost(base, ring, node) && why[0] ? why : NULL;
+	enum ring_loss loss = dfi__verbs_ring_lost(base, ring, node);
+
+	return loss != RING_KEPT && loss != RING_TAKEN && why[0] ? why : NULL;
 }
 
 void dfi__verbs_free_exports(struct verbs *verbs)

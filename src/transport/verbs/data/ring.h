@@ -148,7 +148,7 @@ static inline uint64_t verbs_footer_state(
 int dfi__verbs_export_room(struct transport *transport, uint64_t size);
 int dfi__verbs_export(struct transport *transport, struct region *region,
     const struct ring_layout *layout);
-void dfi__verbs_unexport(struct region *region);
+void dfi__verbs_unexport(struct export *base);
 enum ring_loss dfi__verbs_ring_lost(
     const struct export *base, uint32_t ring, uint64_t node);
 const char *dfi__verbs_ring_why(
@@ -184,7 +184,7 @@ int dfi__verbs_lost(const struct verbs_remote *remote);
  * has room. Credits are absolute, so only the last one that waits is posted.
  * Returns 1, or 0 if the ring is not written through a connection.
  */
-int dfi__verbs_give_credit(struct region *region,
+int dfi__verbs_give_credit(struct region *region, struct export *base,
     const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
     enum ring_closed closed);
 
