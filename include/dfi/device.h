@@ -25,13 +25,14 @@ struct dfi_device_info {
 	uint32_t port;       /* from 1 */
 	uint32_t mtu;        /* active MTU in bytes */
 	int32_t gid_index;   /* of gid; -1: none */
-	uint32_t chosen; /* 1: a context takes this one; at most one has it */
+	uint32_t chosen;     /* 1: a context takes this one */
 };
 
 /*
  * Call fn for each IP address of each port of each RDMA device, once for a port
  * without any, in the kernel's order. DFI_VERBS_DEVICE and DFI_VERBS_ADDRESS
- * exclude others. Without them the chosen address is the one on the route to
+ * exclude others, and each that they name is chosen. Without them the chosen
+ * address is the one on the route to
  * DFI_REGISTRY, if that is set, else the first of IPv4, of IPv6, of link-local
  * ones. Any thread. It takes some milliseconds, and counts as a use of RDMA: a
  * child of a later fork() can't use it.

@@ -114,6 +114,39 @@ bool dfi__ip_same_host(const union ip *a, const union ip *b)
 	return memcmp(&first, &second, sizeof(first)) == 0;
 }
 
+/* The bytes of an address; returns their number. */
+static unsigned bytes_of(const union ip *ip, const uint8_t **bytes)
+{
+	if (ip->any.sa_family == AF_INET) {
+		*bytes = (const uint8_t *)&ip->in.sin_addr;
+		return sizeof(ip->in.sin_addr);
+	}
+	*bytes = (const uint8_t *)&ip->in6.sin6_addr;
+	return sizeof(ip->in6.sin6_addr);
+}
+
+bool dfi__ip_same_network(const union ip *a, const union ip *b, unsigned n_bits)
+{
+	const uint8_t *first, *second;
+	unsigned n = bytes_of(a, &first), whole = n_bits / 8;
+	uint8_t rest = (uint8_t)(0xff00 >> n_bits % 8);
+
+	return a->any.sa_family == b->any.sa_family &&
+	    bytes_of(b, &second) == n && n_bits <= n * 8 &&
+	    memcmp(first, second, whole) == 0 &&
+	    (whole == n || !((first[whole] ^ second[whole]) & rest));
+}
+
+unsigned dfi__ip_mask_bits(const union ip *mask)
+{
+	const uint8_t *bytes;
+	unsigned n = bytes_of(mask, &bytes), i, bits = 0;
+
+	for (i = 0; i < n; i++)
+		bits += (unsigned)__builtin_popcount(bytes[i]);
+	return bits;
+}
+
 bool dfi__ip_is_link_local(const union ip *ip)
 {
 	return ip->any.sa_family == AF_INET6 &&

@@ -37,6 +37,13 @@ void dfi__ip_set_port(union ip *ip, uint16_t port);
 /* Whether both are addresses of one host, whatever the port. */
 bool dfi__ip_same_host(const union ip *a, const union ip *b);
 
+/* Whether the first bits of both are the same: they are of one network. */
+bool dfi__ip_same_network(
+    const union ip *a, const union ip *b, unsigned n_bits);
+
+/* The bits of a netmask that are set. */
+unsigned dfi__ip_mask_bits(const union ip *mask);
+
 bool dfi__ip_is_link_local(const union ip *ip);
 
 /* The address as IPv6; IPv4 becomes ::ffff:a.b.c.d. */

@@ -3,6 +3,7 @@
 #include "settings.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <dfi/context.h>
@@ -88,6 +89,47 @@ static int read_address(
 		return invalid(variable, value, help);
 	*out = value;
 	return 0;
+}
+
+/* No part is empty, or as another one. */
+static int read_names(
+    const char *variable, const char *value, const char *help, const char **out)
+{
+	uint32_t n = setting_count(value), i, j;
+	const char *part, *other;
+	size_t size, other_size;
+
+	for (i = 0; i < n; i++) {
+		part = setting_part(value, i, &size);
+		if (!size || n > SETTING_PARTS)
+			return invalid(variable, value, help);
+		for (j = 0; j < i; j++) {
+			other = setting_part(value, j, &other_size);
+			if (size == other_size && !memcmp(part, other, size))
+				return invalid(variable, value, help);
+		}
+	}
+	*out = value;
+	return 0;
+}
+
+static int read_addresses(
+    const char *variable, const char *value, const char *help, const char **out)
+{
+	uint32_t n = setting_count(value), i;
+	int ret = read_names(variable, value, help, out);
+	char text[IP_TEXT_SIZE];
+	const char *part;
+	size_t size;
+	union ip ip;
+
+	for (i = 0; !ret && i < n; i++) {
+		part = setting_part(value, i, &size);
+		snprintf(text, sizeof(text), "%.*s", (int)size, part);
+		if (size >= sizeof(text) || !dfi__ip_parse_host(text, &ip))
+			ret = invalid(variable, value, help);
+	}
+	return ret;
 }
 
 static int read_room(

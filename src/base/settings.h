@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /*
  * X(kind, member, variable, default, help)
@@ -74,10 +75,11 @@
 	X(choice, verify, "DFI_VERIFY", "none",                               \
 	    "checks of each segment of the flows that are created: none, "    \
 	    "or checksum")                                                    \
-	X(text, verbs_device, "DFI_VERBS_DEVICE", NULL,                       \
-	    "name of the RDMA device to use")                                 \
-	X(address, verbs_address, "DFI_VERBS_ADDRESS", NULL,                  \
-	    "IP address of this host, on an RDMA device, to use")             \
+	X(names, verbs_device, "DFI_VERBS_DEVICE", NULL,                      \
+	    "names of the RDMA devices to use, 1 to 4, separated by commas")  \
+	X(addresses, verbs_address, "DFI_VERBS_ADDRESS", NULL,                \
+	    "IP addresses of this host, on RDMA devices, to use: 1 to 4, "    \
+	    "separated by commas")                                            \
 	X(choice, verbs_notify, "DFI_VERBS_NOTIFY", "auto",                   \
 	    "how a target learns of segments: auto, footer, checksum or imm") \
 	X(retry, verbs_retry_ms, "DFI_VERBS_RETRY", "3000",                   \
@@ -121,6 +123,8 @@ enum verbs_notify {
 
 #define SETTING_TYPE_text const char *
 #define SETTING_TYPE_address const char *
+#define SETTING_TYPE_names const char *
+#define SETTING_TYPE_addresses const char *
 #define SETTING_TYPE_uid uint32_t
 #define SETTING_TYPE_size uint64_t
 #define SETTING_TYPE_auto_size uint64_t
@@ -132,6 +136,29 @@ enum verbs_notify {
 #define SETTING_TYPE_retry uint32_t
 #define SETTING_TYPE_cpus const char *
 #define SETTING_TYPE_choice uint32_t
+
+/* Most parts of a list of names or addresses. */
+#define SETTING_PARTS 4
+
+/* How many parts a list has; NULL: none. */
+static inline uint32_t setting_count(const char *list)
+{
+	uint32_t n = list != NULL;
+
+	for (; list && *list; list++)
+		n += *list == ',';
+	return n;
+}
+
+/* Part number n of a list that has more than that; *size: its length. */
+static inline const char *setting_part(
+    const char *list, uint32_t n, size_t *size)
+{
+	while (n-- > 0)
+		list = strchr(list, ',') + 1;
+	*size = strcspn(list, ",");
+	return list;
+}
 
 struct settings {
 #define X(kind, member, variable, value, help) SETTING_TYPE_##kind member;

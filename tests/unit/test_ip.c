@@ -47,6 +47,30 @@ Test(ip, hosts_are_compared_without_their_ports)
 	cr_assert(dfi__ip_is_link_local(&b));
 }
 
+Test(ip, addresses_of_one_network_have_the_same_first_bits)
+{
+	union ip a, b, mask;
+
+	cr_assert(dfi__ip_parse_host("10.0.1.1", &a));
+	cr_assert(dfi__ip_parse_host("10.0.2.1", &b));
+	cr_assert(dfi__ip_same_network(&a, &b, 0));
+	cr_assert(dfi__ip_same_network(&a, &b, 16));
+	cr_assert(dfi__ip_same_network(&a, &b, 22));
+	cr_assert_not(dfi__ip_same_network(&a, &b, 23));
+	cr_assert_not(dfi__ip_same_network(&a, &b, 32));
+	cr_assert(dfi__ip_same_network(&a, &a, 32));
+	cr_assert_not(dfi__ip_same_network(&a, &a, 33));
+	cr_assert(dfi__ip_parse_host("fd00::1", &b));
+	cr_assert_not(dfi__ip_same_network(&a, &b, 0));
+	cr_assert(dfi__ip_parse_host("fd00::2", &a));
+	cr_assert(dfi__ip_same_network(&a, &b, 64));
+	cr_assert_not(dfi__ip_same_network(&a, &b, 128));
+	cr_assert(dfi__ip_parse_host("255.255.240.0", &mask));
+	cr_assert_eq(dfi__ip_mask_bits(&mask), 20);
+	cr_assert(dfi__ip_parse_host("ffff:ffff:ffff:ffff::", &mask));
+	cr_assert_eq(dfi__ip_mask_bits(&mask), 64);
+}
+
 Test(ip, route_to_this_host_is_its_own_address)
 {
 	union ip to, from;

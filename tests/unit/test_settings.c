@@ -184,6 +184,31 @@ Test(settings, addresses_are_of_ip)
 	cr_assert_eq(load_with("DFI_VERBS_ADDRESS", "fd00::1"), 0);
 	refuse("DFI_VERBS_ADDRESS", "foo");
 	refuse("DFI_VERBS_ADDRESS", "10.0.0.1:80");
+	cr_assert_eq(load_with("DFI_VERBS_ADDRESS", "10.0.0.1,fd00::1"), 0);
+	refuse("DFI_VERBS_ADDRESS", "10.0.0.1,foo");
+	refuse("DFI_VERBS_ADDRESS", "10.0.0.1,10.0.0.1");
+}
+
+Test(settings, devices_are_a_list_of_names)
+{
+	size_t size;
+
+	cr_assert_eq(setting_count(NULL), 0);
+	cr_assert_eq(load_with("DFI_VERBS_DEVICE", "rxe0"), 0);
+	cr_assert_eq(setting_count(settings.verbs_device), 1);
+	cr_assert_eq(load_with("DFI_VERBS_DEVICE", "rxe0,mlx5_10,b,c"), 0);
+	cr_assert_eq(setting_count(settings.verbs_device), 4);
+	cr_assert(!strncmp(
+	    setting_part(settings.verbs_device, 1, &size), "mlx5_10", 7));
+	cr_assert_eq(size, 7);
+	cr_assert(!strcmp(setting_part(settings.verbs_device, 3, &size), "c"));
+	cr_assert_eq(size, 1);
+	refuse("DFI_VERBS_DEVICE", "a,b,c,d,e");
+	cr_assert_not_null(strstr(dfi_errmsg(), "1 to 4"));
+	refuse("DFI_VERBS_DEVICE", "a,,b");
+	refuse("DFI_VERBS_DEVICE", ",a");
+	refuse("DFI_VERBS_DEVICE", "a,");
+	refuse("DFI_VERBS_DEVICE", "a,b,a");
 }
 
 Test(settings, numbers_out_of_range_are_refused_with_the_range)

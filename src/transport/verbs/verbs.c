@@ -142,7 +142,8 @@ static int verbs_start(struct loop *loop, const struct settings *settings,
 	/* Has no effect, and is not needed, where fork() copies pinned pages.
 	 */
 	ibv_fork_init();
-	ret = dfi__verbs_choose(settings, self->route_to, &verbs->device);
+	ret = dfi__verbs_choose(
+	    settings, self->device, self->route_to, &verbs->device);
 	if (!ret)
 		ret = dfi__verbs_hold(verbs);
 	if (ret < 0) {
@@ -212,19 +213,24 @@ static void verbs_stop(struct transport *transport)
 	    deadline_in_ms(verbs->settings->open_timeout_ms));
 }
 
-/* By the device on the route. */
+/* By the device on the route, or of the same network. */
 static bool verbs_reaches(
     const struct transport *transport, const char *address)
 {
 	const struct verbs *verbs = (const struct verbs *)transport;
+	const struct verbs_device *device = &verbs->device;
 	const struct settings *settings = verbs->settings;
 	struct rdma_cm_id *id;
 	union ip to, from;
-	bool reaches;
+	bool reaches, one;
 
+	one = (settings->verbs_device || settings->verbs_address) &&
+	    dfi__verbs_n_devices(settings) == 1;
 	/* A link-local peer is on the network of our device. */
-	if (settings->verbs_device || settings->verbs_address ||
-	    !dfi__ip_parse(address, &to) || dfi__ip_is_link_local(&to) ||
+	if (one || !dfi__ip_parse(address, &to) || dfi__ip_is_link_local(&to) ||
+	    (dfi__verbs_n_devices(settings) > 1 &&
+		dfi__ip_same_network(
+		    &to, &device->address, device->network_bits)) ||
 	    !dfi__ip_route(&to, &from) ||
 	    dfi__ip_same_host(&from, &verbs->device.address))
 		return true;
@@ -263,6 +269,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.describe = dfi__verbs_describe,
 	.query = dfi__verbs_query,
 	.devices = dfi__verbs_list,
+	.n_devices = dfi__verbs_n_devices,
 	.region.export_room = dfi__verbs_export_room,
 	.region.export = dfi__verbs_export,
 	.region.unexport = dfi__verbs_unexport,

@@ -146,13 +146,44 @@ static unsigned rank(const union ip *ip)
 }
 #define N_RANKS 3
 
+static bool names_address(const char *list, uint32_t n, const union ip *ip)
+{
+	char text[IP_TEXT_SIZE];
+	union ip wanted;
+	size_t size;
+	const char *part = setting_part(list, n, &size);
+
+	snprintf(text, sizeof(text), "%.*s", (int)size, part);
+	return dfi__ip_parse_host(text, &wanted) &&
+	    dfi__ip_same_host(&wanted, ip);
+}
+
+static bool names_device(const char *list, uint32_t n, const char *name)
+{
+	size_t size;
+	const char *part = setting_part(list, n, &size);
+
+	return strlen(name) == size && memcmp(part, name, size) == 0;
+}
+
 static bool is_wanted(const struct settings *settings, const union ip *ip)
 {
-	union ip wanted;
+	uint32_t n = setting_count(settings->verbs_address), i;
 
-	return !settings->verbs_address ||
-	    (dfi__ip_parse_host(settings->verbs_address, &wanted) &&
-		dfi__ip_same_host(&wanted, ip));
+	for (i = 0; i < n; i++)
+		if (names_address(settings->verbs_address, i, ip))
+			return true;
+	return !n;
+}
+
+static bool is_named(const struct settings *settings, const char *name)
+{
+	uint32_t n = setting_count(settings->verbs_device), i;
+
+	for (i = 0; i < n; i++)
+		if (names_device(settings->verbs_device, i, name))
+			return true;
+	return !n;
 }
 
 static int try_interface(struct rdma_event_channel *channel,
@@ -169,12 +200,14 @@ static int try_interface(struct rdma_event_channel *channel,
 		.wanted = is_wanted(settings, ip),
 	};
 	struct verbs_device *device = &candidate.device;
+	union ip mask;
 
 	dfi__ip_set_port(&device->address, 0);
 	dfi__ip_host_text(ip, device->address_text);
 	candidate.why = try_address(channel, device);
-	if (!candidate.why && settings->verbs_device &&
-	    strcmp(settings->verbs_device, device->name) != 0)
+	if (dfi__ip_copy(interface->ifa_netmask, &mask))
+		device->network_bits = dfi__ip_mask_bits(&mask);
+	if (!candidate.why && !is_named(settings, device->name))
 		candidate.why = "not the device that DFI_VERBS_DEVICE names";
 	return fn(arg, &candidate);
 }
@@ -276,13 +309,37 @@ bool dfi__verbs_preferred(const char *route_to, union ip *preferred)
 	    dfi__ip_route(&to, preferred);
 }
 
+uint32_t dfi__verbs_n_devices(const struct settings *settings)
+{
+	uint32_t n = setting_count(settings->verbs_address
+		? settings->verbs_address
+		: settings->verbs_device);
+
+	return n ? n : 1;
+}
+
 /* The best candidate so far, and why others can't be used. */
 struct choice {
+	const struct settings *settings;
+	uint32_t number;
 	struct verbs_device *device;
 	bool any, prefers;
 	union ip preferred;
 	struct reasons reasons;
 };
+
+/* Whether the settings mean this one by that number. */
+static bool is_number(
+    const struct choice *choice, const struct verbs_device *device)
+{
+	const struct settings *settings = choice->settings;
+
+	if (settings->verbs_address)
+		return names_address(
+		    settings->verbs_address, choice->number, &device->address);
+	return !settings->verbs_device ||
+	    names_device(settings->verbs_device, choice->number, device->name);
+}
 
 /* Returns 1 if no better one can follow. */
 static int consider(void *arg, const struct verbs_candidate *candidate)
@@ -293,7 +350,7 @@ static int consider(void *arg, const struct verbs_candidate *candidate)
 
 	if (!candidate->wanted)
 		return 0;
-	if (!candidate->why) {
+	if (!candidate->why && is_number(choice, device)) {
 		best = !choice->prefers ||
 		    dfi__ip_same_host(&choice->preferred, &device->address);
 		if (!choice->any || best)
@@ -303,14 +360,36 @@ static int consider(void *arg, const struct verbs_candidate *candidate)
 	}
 	/* The loopback address never becomes a candidate. */
 	if (!candidate->loopback)
-		add_reason(&choice->reasons, device, candidate->why);
+		add_reason(&choice->reasons, device,
+		    candidate->why ? candidate->why
+				   : "named as another one of the list");
 	return 0;
 }
 
-int dfi__verbs_choose(const struct settings *settings, const char *route_to,
-    struct verbs_device *device)
+/* " NAME" of a list with several, else "". */
+static const char *of_list(
+    const struct settings *settings, uint32_t number, char text[64])
 {
+	const char *list = settings->verbs_address ? settings->verbs_address
+						   : settings->verbs_device;
+	const char *part;
+	size_t size;
+
+	text[0] = '\0';
+	if (setting_count(list) > 1) {
+		part = setting_part(list, number, &size);
+		snprintf(text, 64, " %.*s", (int)size, part);
+	}
+	return text;
+}
+
+int dfi__verbs_choose(const struct settings *settings, uint32_t number,
+    const char *route_to, struct verbs_device *device)
+{
+	char name[64];
 	struct choice choice = {
+		.settings = settings,
+		.number = number,
 		.device = device,
 		.reasons = { .text = "this host has no such address" },
 	};
@@ -324,8 +403,8 @@ int dfi__verbs_choose(const struct settings *settings, const char *route_to,
 		return 0;
 	ret = dfi__verbs_check_files("no usable RDMA device", 0);
 	return ret ? ret
-		   : dfi__fail(-ENODEV, "verbs: no usable RDMA device: %s",
-			 choice.reasons.text);
+		   : dfi__fail(-ENODEV, "verbs: no usable RDMA device%s: %s",
+			 of_list(settings, number, name), choice.reasons.text);
 }
 
 int dfi__verbs_channel(

@@ -47,7 +47,8 @@ struct verbs_limits {
 struct verbs_device {
 	union ip address;
 	char address_text[IP_TEXT_SIZE];
-	uint32_t interface; /* index of the network interface */
+	unsigned network_bits; /* of the address: those of its network */
+	uint32_t interface;    /* index of the network interface */
 	/* The GID of its traffic, and its index; -1: unknown. */
 	char gid[40];
 	int32_t gid_index;
@@ -79,13 +80,16 @@ int dfi__verbs_candidates(const struct settings *settings,
  */
 bool dfi__verbs_preferred(const char *route_to, union ip *preferred);
 
+/* transport_ops.n_devices(). */
+uint32_t dfi__verbs_n_devices(const struct settings *settings);
+
 /*
- * The device and address that the settings name, or the one on the route to a
- * peer, or the first active one: of IPv4, then of IPv6, then link-local.
- * -ENODEV says what is there and why it can't be used.
+ * The device and address of that number in the settings, or the one on the
+ * route to a peer, or the first active one: of IPv4, then of IPv6, then
+ * link-local. -ENODEV says what is there and why it can't be used.
  */
-int dfi__verbs_choose(const struct settings *settings, const char *route_to,
-    struct verbs_device *device);
+int dfi__verbs_choose(const struct settings *settings, uint32_t number,
+    const char *route_to, struct verbs_device *device);
 
 /* What to request from a device. Returns NULL, or why it can't be used. */
 const char *dfi__verbs_limits(

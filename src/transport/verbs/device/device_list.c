@@ -26,8 +26,8 @@ struct found {
 struct list {
 	struct found *found;
 	size_t n_found;
-	struct verbs_device chosen; /* name "": no device */
-	bool no_rdma_cm;            /* no address could be tried */
+	struct verbs_device chosen[SETTING_PARTS]; /* name "": no device */
+	bool no_rdma_cm; /* no address could be tried */
 	int (*fn)(void *arg, const struct dfi_device_info *info);
 	void *arg;
 };
@@ -36,6 +36,7 @@ static int keep(void *arg, const struct verbs_candidate *candidate)
 {
 	struct list *list = arg;
 	struct found *found;
+	size_t i;
 
 	if (!candidate->device.name[0])
 		return 0;
@@ -52,9 +53,10 @@ static int keep(void *arg, const struct verbs_candidate *candidate)
 	    candidate->interface);
 	if (!found->why && !candidate->wanted)
 		found->why = "not the address that DFI_VERBS_ADDRESS names";
-	found->chosen = !found->why && list->chosen.name[0] &&
-	    dfi__ip_same_host(
-		&list->chosen.address, &candidate->device.address);
+	for (i = 0; !found->why && i < SETTING_PARTS; i++)
+		found->chosen |= list->chosen[i].name[0] &&
+		    dfi__ip_same_host(
+			&list->chosen[i].address, &candidate->device.address);
 	return 0;
 }
 
@@ -181,11 +183,14 @@ int dfi__verbs_list(const struct settings *settings,
 {
 	struct list list = { .fn = fn, .arg = arg };
 	struct ibv_device **devices = NULL;
+	uint32_t number;
 	int i, n = 0, ret;
 
 	/* If there is none, the choice gives the reason that the list shows. */
-	if (dfi__verbs_choose(settings, settings->registry, &list.chosen) < 0)
-		list.chosen.name[0] = '\0';
+	for (number = 0; number < dfi__verbs_n_devices(settings); number++)
+		if (dfi__verbs_choose(settings, number, settings->registry,
+			&list.chosen[number]) < 0)
+			list.chosen[number].name[0] = '\0';
 	ret = dfi__verbs_candidates(settings, keep, &list);
 	if (ret < 0 && ret != -ENODEV)
 		goto free_found;
