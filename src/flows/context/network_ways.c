@@ -13,9 +13,13 @@
 #include "flows/descriptor/descriptor.h"
 #include "context.h"
 
-/* Texts of errors, one after the other, and the code of the first. */
+/*
+ * Texts of errors, one after the other, and the code of the first. wanted: one
+ * is of a device that is there, or that the settings name.
+ */
 struct refusals {
 	int err;
+	bool wanted;
 	char text[ERROR_TEXT_SIZE];
 };
 
@@ -89,10 +93,12 @@ static void serve_row(struct network *network, const struct transport_row *row,
 		refuse(refusals, ret);
 	for (i = 0; i < n && list->n < most; i++) {
 		ret = start_device(network, row, i, &list->at[list->n]);
-		if (ret < 0)
-			refuse(refusals, ret);
-		else
+		if (!ret) {
 			list->n++;
+			continue;
+		}
+		refuse(refusals, ret);
+		refusals->wanted |= n > 1 || ret != -ENODEV;
 	}
 }
 
@@ -111,6 +117,9 @@ static int serve(struct dfi *dfi, enum dfi_transport choice, unsigned most,
 	pthread_mutex_unlock(&network->start);
 	snprintf(list->why, sizeof(list->why), "%.*s",
 	    (int)sizeof(list->why) - 1, refusals.text);
+	if (list->n && refusals.wanted)
+		dfi__log(DFI_LOG_WARN, "not each device can be used: %s",
+		    refusals.text);
 	if (list->n)
 		return 0;
 	return refusals.err
