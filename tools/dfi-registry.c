@@ -325,6 +325,7 @@ static int serve(const struct options *options)
  * registry serves without a standard output.
  */
 static bool is_parsing;
+static char written[32768]; /* stdio ignores a size without memory */
 
 static void check_help(void)
 {
@@ -348,6 +349,8 @@ int main(int argc, char **argv)
 	if (options_check(&argp, argv))
 		return EX_USAGE;
 	is_parsing = true;
+	/* The help is one write, whose error check_help() tells. */
+	setvbuf(stdout, written, _IOFBF, sizeof(written));
 	atexit(check_help);
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	is_parsing = false;

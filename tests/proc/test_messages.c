@@ -366,7 +366,7 @@ Test(lone_messages, of_a_registry_that_is_not_there)
 	expect(dfi_open(&attr, &none), -EINVAL,
 	    "registry address 'somewhere': unknown kind; use unix:PATH, "
 	    "unix:@NAME, tcp:IP:PORT or tcp:[IPV6]:PORT, the IP in digits, "
-	    "or local: within one process");
+	    "etcd:https://HOST:PORT for an etcd, or local: within one process");
 }
 
 /* Of the context, the flow and target 0. */

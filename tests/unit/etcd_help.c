@@ -199,7 +199,14 @@ void etcd_start(struct etcd *etcd, unsigned n)
 
 void etcd_signal(struct etcd *etcd, unsigned i, int number)
 {
-	cr_assert_eq(kill(etcd->member[i].pid, number), 0);
+	pid_t pid = etcd->member[i].pid;
+	int status;
+
+	cr_assert_eq(kill(pid, number), 0);
+	/* Its threads stop one by one; until then it may answer. */
+	if (number == SIGSTOP)
+		cr_assert(waitpid(pid, &status, WUNTRACED) == pid &&
+		    WIFSTOPPED(status));
 }
 
 void etcd_kill(struct etcd *etcd, unsigned i)
