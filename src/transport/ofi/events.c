@@ -114,6 +114,7 @@ static void on_event(struct ofi *ofi, uint32_t type,
 		fi_freeinfo(event->entry.info);
 		break;
 	case FI_CONNECTED:
+		dfi__ofi_warn(ofi);
 		answered(conn, OFI_ANSWERED, 0, event->entry.data, size);
 		break;
 	case FI_SHUTDOWN:

@@ -241,7 +241,7 @@ static int open_all(void *arg)
 }
 
 /* Once for a process: its contexts do the same. */
-static void warn(const struct ofi *ofi)
+void dfi__ofi_warn(const struct ofi *ofi)
 {
 	static _Atomic bool warned;
 	union ip loopback;
@@ -282,7 +282,6 @@ int dfi__ofi_open(struct ofi *ofi, const char *route_to)
 		? ofi->info->tx_attr->size
 		: SENDS);
 	ofi->listener_fd = dfi__ofi_own_socket(&ofi->address, NULL);
-	warn(ofi);
 	return 0;
 }
 

@@ -30,6 +30,10 @@ int dfi__ofi_apart(int (*fn)(void *arg), void *arg);
  * -ENODEV, -EMFILE, -EIO.
  */
 int dfi__ofi_open(struct ofi *ofi, const char *route_to);
+
+/* A peer is connected: warn once that tuples are plain text, if off loopback.
+ */
+void dfi__ofi_warn(const struct ofi *ofi);
 void dfi__ofi_close(struct ofi *ofi);
 
 /* What an endpoint to a peer needs; free it by fi_freeinfo(). -EHOSTUNREACH. */
