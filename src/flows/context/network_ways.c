@@ -245,6 +245,8 @@ static int reach(struct network *network, const struct region_address *address,
 	}
 	if (!first)
 		return refused(&refusals);
+	/* The devices that have started are enough. */
+	ret = 0;
 	n = list_common(network, address, common);
 	*transport = n ? common[ring % n] : NULL;
 	/* Settings that name several devices name all. */
