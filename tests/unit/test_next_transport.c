@@ -22,7 +22,7 @@ static struct dfi *from;
 static int fetch_error;
 static unsigned n_fetches;
 static char logged[1024]; /* the line about the way that was taken instead */
-static char warned[1024];
+static char warned[1024], missed[1024];
 
 /* See tests/CMakeLists.txt. */
 int __wrap_dfi__shm_pass_fetch(const struct region_name *name,
@@ -43,6 +43,8 @@ static void note(void *arg, enum dfi_log_level level, const char *line)
 	(void)arg;
 	if (level == DFI_LOG_WARN)
 		snprintf(warned, sizeof(warned), "%s", line);
+	if (strstr(line, " is missing"))
+		snprintf(missed, sizeof(missed), "%s", line);
 	if (strstr(line, ": writes to node "))
 		snprintf(logged, sizeof(logged), "%s", line);
 }
@@ -59,6 +61,7 @@ static void setup(void)
 static void teardown(void)
 {
 	loopback_refuses = loopback_detour_refuses = 0;
+	loopback_missing = 0;
 	cr_assert_eq(dfi_close(from), 0);
 	rig_stop(&rig);
 }
@@ -310,6 +313,24 @@ Test(next_transport, next_address_is_taken_where_the_best_does_not_answer)
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	expect_number(target, 7);
 	end_target(target);
+}
+
+Test(next_transport, device_that_is_missing_leaves_the_others)
+{
+	const struct transport *over[SOURCES][TARGETS];
+	uint32_t s, t;
+
+	loopback_missing = 2;
+	start_both("2");
+	run_many(over);
+	for (s = 0; s < SOURCES; s++)
+		for (t = 0; t < TARGETS; t++) {
+			cr_assert_eq(over[s][t], over[0][0]);
+			cr_assert_eq(over[s][t]->ops, &loopback_ops);
+		}
+	cr_assert_not_null(
+	    strstr(missed, "not each device can be used: loopback: device 1"),
+	    "%s", missed);
 }
 
 Test(next_transport, error_has_what_each_address_said)

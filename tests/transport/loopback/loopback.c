@@ -13,6 +13,7 @@
 #include "base/error.h"
 
 struct loopback_export *loopback_exports;
+uint32_t loopback_missing;
 
 /* ---- An instance ------------------------------------------------------- */
 
@@ -64,6 +65,9 @@ static int loopback_start(struct loop *loop, const struct settings *settings,
 	if (!seed || !*seed)
 		return dfi__fail(-ENODEV,
 		    "loopback: DFI_TEST_LOOPBACK is not set: it takes a seed");
+	if (loopback_missing == self->device + 1)
+		return dfi__fail(
+		    -ENODEV, "loopback: device %u is missing", self->device);
 	return start(&loopback_ops, self, out);
 }
 

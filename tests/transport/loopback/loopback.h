@@ -90,6 +90,9 @@ extern const struct transport_ops loopback_ops, loopback_detour_ops;
 /* The error with which rings of that transport are not opened, or 0. */
 extern int loopback_refuses, loopback_detour_refuses;
 
+/* The number from 1 of its device that is missing; 0: none is. */
+extern uint32_t loopback_missing;
+
 /* Protects all of the above, for all contexts of the process. */
 extern pthread_mutex_t loopback_lock;
 extern struct loopback_remote *loopback_remotes;
