@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moves tuples over shared memory in each way that there is, for
+ * instructions.sh, which runs this program under callgrind. callgrind counts
+ * the instructions of count_this(), writes their number when count_ends()
+ * returns, and begins again. One thread fills rings and drains them, so no call
+ * waits. Each way runs three times: to warm up, some rounds, and twice as many.
+ * The difference of the last two is without what happens only once.
+ *
+ * instructions [WAY]: with its name, only that one.
+ */
+#include <err.h>
+#include <errno.h>
+#include <gnu/libc-version.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <dfi/dfi.h>
+
+enum {
+	SEGMENT = 8192,
+	SEGMENTS = 32,                  /* of a ring */
+	BYTES = SEGMENT * SEGMENTS / 2, /* that a round moves */
+	ROUNDS = 8,                     /* four times through the ring */
+	MAX_TARGETS = 4,
+	GROUPS = 8, /* more would collide by chance */
+	BATCH = 64, /* tuples of a push_batch */
+};
+
+struct small {
+	uint64_t key;
+	uint64_t value;
+};
+struct large {
+	uint64_t key;
+	uint64_t value;
+	char rest[48];
+};
+static const struct dfi_field fields[] = {
+	DFI_FIELD(struct small, key),
+	DFI_FIELD(struct small, value),
+};
+static const struct dfi_aggregate sum = { .function = DFI_SUM,
+	.field = "value" };
+
+static struct dfi *dfi;
+static struct dfi_source *source, *answer;
+static struct dfi_target *targets[MAX_TARGETS], *asker;
+static uint32_t n_targets;
+static struct small smalls[BYTES / sizeof(struct small)];
+static struct large larges[BYTES / sizeof(struct large)];
+
+static int check(int ret)
+{
+	if (ret < 0)
+		errx(1, "%s", dfi_errmsg());
+	return ret;
+}
+
+/* As a program that computes with the value. */
+static inline void use(uint64_t value)
+{
+	__asm__ volatile("" : : "r"(value));
+}
+
+/* The ways in: n tuples. */
+static void push_small(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		check(dfi_source_push(source, &smalls[i]));
+}
+
+static void push_large(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		check(dfi_source_push(source, &larges[i]));
+}
+
+static void push_batch_small(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i += BATCH)
+		check(dfi_source_push_batch(source, &smalls[i], BATCH));
+}
+
+static void push_batch_large(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i += BATCH)
+		check(dfi_source_push_batch(source, &larges[i], BATCH));
+}
+
+static void push_cursor(uint32_t n)
+{
+	struct dfi_source_cursor cursor = dfi_source_cursor_open(
+	    source, 0, sizeof(struct small));
+
+	for (uint32_t i = 0; i < n; i++)
+		check(dfi_source_cursor_push(
+		    &cursor, &smalls[i], sizeof(smalls[i])));
+	check(dfi_source_cursor_close(cursor));
+}
+
+/* Nothing is built in the segments. */
+static void claim_of(uint32_t target, uint32_t n)
+{
+	struct dfi_span span;
+
+	for (; n; n -= span.count) {
+		check(dfi_source_claim(source, target, &span));
+		check(dfi_source_commit(source, &span, span.count));
+	}
+}
+
+static void claim(uint32_t n)
+{
+	claim_of(0, n);
+}
+
+static void claim_all(uint32_t n)
+{
+	claim_of(DFI_ALL_TARGETS, n);
+}
+
+static void push_window(uint32_t n)
+{
+	push_small(n);
+	check(dfi_source_mark(source));
+}
+
+/* The ways out: n tuples of each target. */
+static void consume(uint32_t n)
+{
+	const struct small *tuple;
+	const void *address;
+
+	for (uint32_t i = 0; i < n; i++) {
+		check(dfi_target_consume(targets[0], &address));
+		tuple = address;
+		use(tuple->key);
+	}
+}
+
+static void consume_batch(uint32_t n)
+{
+	struct dfi_batch batch;
+
+	for (uint32_t t = 0; t < n_targets; t++)
+		for (uint32_t left = n; left;
+		     left -= (uint32_t)check(
+			 dfi_target_consume_batch(targets[t], &batch)))
+			dfi_target_release(targets[t], &batch);
+}
+
+static void consume_cursor(uint32_t n)
+{
+	struct dfi_target_cursor cursor = dfi_target_cursor_open(
+	    targets[0], sizeof(struct small));
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct small *tuple = dfi_target_cursor_get(
+		    &cursor, sizeof(*tuple));
+
+		if (!tuple)
+			errx(1, "%s", dfi_errmsg());
+		use(tuple->key);
+	}
+	check(dfi_target_cursor_close(cursor));
+}
+
+/* The results of a window. */
+static void consume_results(uint32_t n)
+{
+	(void)n;
+	consume_batch(GROUPS);
+}
+
+/* Whatever is there. */
+static void drain(uint32_t n)
+{
+	struct dfi_batch batch;
+	int ret;
+
+	(void)n;
+	check(dfi_source_flush(source));
+	for (uint32_t t = 0; t < n_targets; t++) {
+		while ((ret = dfi_target_consume_batch(targets[t], &batch)) > 0)
+			dfi_target_release(targets[t], &batch);
+		if (ret != -EAGAIN)
+			errx(1, "%s",
+			    ret < 0 ? dfi_errmsg() : "the flow has ended");
+	}
+}
+
+static void round_trips(uint32_t n)
+{
+	const void *tuple;
+
+	for (uint32_t i = 0; i < n; i++) {
+		check(dfi_source_push(source, &larges[0]));
+		check(dfi_target_consume(targets[0], &tuple));
+		check(dfi_source_push(answer, tuple));
+		check(dfi_target_consume(asker, &tuple));
+	}
+}
+
+static void nothing(uint32_t n)
+{
+	(void)n;
+}
+
+/* What the figure is of. */
+enum unit {
+	TUPLE,
+	SEGMENT_OF_TUPLES,
+	ROUND_TRIP
+};
+static const char *const units[] = { "tuple", "segment", "trip" };
+
+struct way {
+	const char *name;
+	void (*fill)(uint32_t n), (*rest)(uint32_t n);
+	uint32_t tuple_size;
+	uint32_t n_targets;
+	enum dfi_flow_kind kind;
+	enum unit unit;
+	uint32_t of_rest; /* count the rest, not the filling */
+	uint32_t variant; /* enum dfi_replication, enum dfi_source_combining */
+};
+
+static const struct way ways[] = {
+	{ "push, 16 B", push_small, drain, 16, 1, DFI_SHUFFLE, TUPLE, 0, 0 },
+	{ "push, 64 B", push_large, drain, 64, 1, DFI_SHUFFLE, TUPLE, 0, 0 },
+	{ "push to 4 targets by hash, 16 B", push_small, drain, 16, 4,
+	    DFI_SHUFFLE, TUPLE, 0, 0 },
+	{ "push_batch, 64 B", push_batch_large, drain, 64, 1, DFI_SHUFFLE,
+	    TUPLE, 0, 0 },
+	{ "push_batch to 4 targets by hash, 16 B", push_batch_small, drain, 16,
+	    4, DFI_SHUFFLE, TUPLE, 0, 0 },
+	{ "source cursor, 16 B", push_cursor, drain, 16, 1, DFI_SHUFFLE, TUPLE,
+	    0, 0 },
+	{ "claim and commit", claim, drain, 64, 1, DFI_SHUFFLE,
+	    SEGMENT_OF_TUPLES, 0, 0 },
+	{ "consume, 64 B", push_large, consume, 64, 1, DFI_SHUFFLE, TUPLE, 1,
+	    0 },
+	{ "consume_batch and release", claim, consume_batch, 64, 1, DFI_SHUFFLE,
+	    SEGMENT_OF_TUPLES, 1, 0 },
+	{ "target cursor, 16 B", claim, consume_cursor, 16, 1, DFI_SHUFFLE,
+	    TUPLE, 1, 0 },
+	{ "replicate to 2: push, 64 B", push_large, drain, 64, 2, DFI_REPLICATE,
+	    TUPLE, 0, DFI_REPLICATION_MULTICAST },
+	{ "replicate to 2: claim and commit", claim_all, drain, 64, 2,
+	    DFI_REPLICATE, SEGMENT_OF_TUPLES, 0, DFI_REPLICATION_MULTICAST },
+	{ "replicate to 2: consume_batch at both", claim_all, consume_batch, 64,
+	    2, DFI_REPLICATE, SEGMENT_OF_TUPLES, 1, DFI_REPLICATION_MULTICAST },
+	{ "replicate to 2, naive: claim and commit", claim_all, drain, 64, 2,
+	    DFI_REPLICATE, SEGMENT_OF_TUPLES, 0, DFI_REPLICATION_NAIVE },
+	{ "combine in the source, 16 B", push_window, drain, 16, 1, DFI_COMBINE,
+	    TUPLE, 0, DFI_COMBINING_ALWAYS },
+	{ "combine in the target, 16 B", push_window, consume_results, 16, 1,
+	    DFI_COMBINE, TUPLE, 1, DFI_COMBINING_OFF },
+	{ "ping-pong, 64 B", round_trips, nothing, 64, 1, DFI_SHUFFLE,
+	    ROUND_TRIP, 0, 0 },
+};
+
+static void open_flow(const struct way *way, const char *name,
+    struct dfi_source **from, struct dfi_target **to)
+{
+	struct dfi_schema schema = { fields, 2, way->tuple_size };
+	struct dfi_source_attr source_attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_target_attr target_attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+
+	attr.kind = way->kind;
+	attr.schema = &schema;
+	attr.n_sources = 1;
+	attr.n_targets = way->n_targets;
+	attr.transport = DFI_TRANSPORT_SHM;
+	attr.goal = way->unit == ROUND_TRIP ? DFI_LATENCY : DFI_BANDWIDTH;
+	if (attr.goal == DFI_BANDWIDTH)
+		attr.segment_size = SEGMENT;
+	attr.segment_count = SEGMENTS;
+	if (way->kind == DFI_REPLICATE)
+		attr.replicate.method = way->variant;
+	if (way->kind == DFI_COMBINE) {
+		attr.combine.aggregates = &sum;
+		attr.combine.n_aggregates = 1;
+		attr.combine.group_by = "key";
+		attr.combine.window_tuples = DFI_WINDOW_MARKED;
+		attr.combine.max_groups = 4 * GROUPS;
+		attr.combine.source_combining = way->variant;
+	}
+	check(dfi_flow_create(dfi, name, &attr));
+	/* What would wait fails. */
+	source_attr.flags = target_attr.flags = DFI_NONBLOCK;
+	for (uint32_t t = 0; t < way->n_targets; t++)
+		check(dfi_target_open(dfi, name, t, &target_attr, &to[t]));
+	check(dfi_source_open(dfi, name, 0, &source_attr, from));
+}
+
+/* callgrind finds these two by their names. */
+__attribute__((noinline)) void count_this(void (*work)(uint32_t n), uint32_t n);
+__attribute__((noinline)) void count_ends(void);
+
+__attribute__((noinline)) void count_this(void (*work)(uint32_t n), uint32_t n)
+{
+	work(n);
+	__asm__ volatile("" : : : "memory"); /* not a jump */
+}
+
+__attribute__((noinline)) void count_ends(void)
+{
+	__asm__ volatile("" : : : "memory");
+}
+
+static void run_rounds(const struct way *way, uint32_t n_rounds)
+{
+	uint32_t n = BYTES / way->tuple_size;
+
+	for (uint32_t i = 0; i < n_rounds; i++) {
+		if (way->of_rest) {
+			way->fill(n);
+			count_this(way->rest, n);
+		} else {
+			count_this(way->fill, n);
+			way->rest(n);
+		}
+	}
+	count_ends();
+}
+
+static void run(const struct way *way)
+{
+	uint32_t n = ROUNDS * BYTES;
+
+	n_targets = way->n_targets;
+	for (uint32_t i = 0; i < sizeof(smalls) / sizeof(smalls[0]); i++)
+		smalls[i] = (struct small){
+			.key = way->kind == DFI_COMBINE ? i % GROUPS : i,
+			.value = i,
+		};
+	open_flow(way, "there", &source, targets);
+	if (way->unit == ROUND_TRIP)
+		open_flow(way, "back", &answer, &asker);
+	run_rounds(way, ROUNDS);
+	run_rounds(way, ROUNDS);
+	run_rounds(way, 2 * ROUNDS);
+	printf("%u\t%s\t%s\n",
+	    n / (way->unit == SEGMENT_OF_TUPLES ? SEGMENT : way->tuple_size),
+	    units[way->unit], way->name);
+
+	check(dfi_source_close(source));
+	for (uint32_t t = 0; t < way->n_targets; t++)
+		check(dfi_target_close(targets[t]));
+	check(dfi_flow_remove(dfi, "there"));
+	if (way->unit == ROUND_TRIP) {
+		check(dfi_source_close(answer));
+		check(dfi_target_close(asker));
+		check(dfi_flow_remove(dfi, "back"));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_registry *registry;
+
+	/* What the figures depend on, besides the code. */
+	printf("%s, glibc %s%s\n", BUILT_BY, gnu_get_libc_version(),
+	    __builtin_cpu_supports("avx2") ? ", AVX2" : "");
+	check(dfi_registry_start(NULL, &registry));
+	attr.registry = dfi_registry_address(registry);
+	check(dfi_open(&attr, &dfi));
+	for (uint32_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+		if (argc < 2 || strcmp(argv[1], ways[i].name) == 0)
+			run(&ways[i]);
+	check(dfi_close(dfi));
+	check(dfi_registry_stop(registry));
+	return fflush(stdout) || ferror(stdout);
+}
