@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The names of the keys of an open flow. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "flows/open/keys.h"
+
+void dfi__open_key_write(char text[OPEN_KEY_SIZE], const struct open_key *key)
+{
+	switch (key->kind) {
+	case OPEN_KEY_ASSIGN:
+		snprintf(text, OPEN_KEY_SIZE, "assign");
+		break;
+	case OPEN_KEY_HAND:
+		snprintf(text, OPEN_KEY_SIZE, "hand/%" PRIu32, key->target);
+		break;
+	case OPEN_KEY_PAIR:
+		snprintf(text, OPEN_KEY_SIZE, "pairs/%" PRIu32 "/%" PRIu32,
+		    key->target, key->source);
+		break;
+	case OPEN_KEY_SOURCE:
+		snprintf(text, OPEN_KEY_SIZE, "sources/%" PRIu32, key->source);
+		break;
+	case OPEN_KEY_TABLE:
+		snprintf(text, OPEN_KEY_SIZE, "tables/%" PRIu64, key->number);
+		break;
+	case OPEN_KEY_TARGET:
+		snprintf(text, OPEN_KEY_SIZE, "targets/%" PRIu32, key->target);
+		break;
+	}
+}
+
+/* A decimal number without a sign or leading zeros; NULL: there is none. */
+static const char *read_number(const char *text, uint64_t *number)
+{
+	uint64_t value = 0;
+	const char *at;
+
+	if (*text == '0' && text[1] >= '0' && text[1] <= '9')
+		return NULL;
+	for (at = text; *at >= '0' && *at <= '9'; at++) {
+		if (value > (UINT64_MAX - 9) / 10)
+			return NULL;
+		value = value * 10 + (uint64_t)(*at - '0');
+	}
+	*number = value;
+	return at > text ? at : NULL;
+}
+
+/* The same of a seat below n. */
+static const char *read_seat(const char *text, uint32_t n, uint32_t *seat)
+{
+	uint64_t number;
+	const char *end = read_number(text, &number);
+
+	if (!end || number >= n)
+		return NULL;
+	*seat = (uint32_t)number;
+	return end;
+}
+
+static bool begins(const char *text, const char *with, const char **rest)
+{
+	size_t length = strlen(with);
+
+	*rest = text + length;
+	return strncmp(text, with, length) == 0;
+}
+
+bool dfi__open_key_read(const char *text, uint32_t n_sources,
+    uint32_t n_targets, struct open_key *key)
+{
+	const char *end;
+
+	memset(key, 0, sizeof(*key));
+	if (begins(text, "assign", &end)) {
+		key->kind = OPEN_KEY_ASSIGN;
+	} else if (begins(text, "hand/", &end)) {
+		key->kind = OPEN_KEY_HAND;
+		end = read_seat(end, n_targets, &key->target);
+	} else if (begins(text, "pairs/", &end)) {
+		key->kind = OPEN_KEY_PAIR;
+		end = read_seat(end, n_targets, &key->target);
+		end = end && *end == '/'
+		    ? read_seat(end + 1, n_sources, &key->source)
+		    : NULL;
+	} else if (begins(text, "sources/", &end)) {
+		key->kind = OPEN_KEY_SOURCE;
+		end = read_seat(end, n_sources, &key->source);
+	} else if (begins(text, "tables/", &end)) {
+		key->kind = OPEN_KEY_TABLE;
+		end = read_number(end, &key->number);
+		end = key->number ? end : NULL;
+	} else if (begins(text, "targets/", &end)) {
+		key->kind = OPEN_KEY_TARGET;
+		end = read_seat(end, n_targets, &key->target);
+	} else {
+		return false;
+	}
+	return end && !*end;
+}

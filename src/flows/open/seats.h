@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who holds which seat of an open flow, as one endpoint knows it: M1 to M3 of
+ * docs/open-flows.md. Give it the changes of all "sources/" and "targets/" keys
+ * of the flow in the order in which the watch reports them.
+ */
+#ifndef DFI_FLOWS_OPEN_SEATS_H
+#define DFI_FLOWS_OPEN_SEATS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum open_role {
+	OPEN_SOURCE = 0,
+	OPEN_TARGET,
+};
+#define OPEN_ROLES 2
+
+/* What the key of a seat says about its holder. */
+struct open_holder {
+	uint64_t incarnation; /* not 0 */
+	/* Of targets only: */
+	uint64_t store_epoch; /* the highest that its store knows */
+	bool leaving;         /* it takes no more partitions */
+	bool done;            /* it leaves, and has received all */
+};
+
+struct open_seat {
+	struct open_holder holder; /* incarnation 0: nobody */
+	uint64_t revision;         /* of the change by which it took the seat */
+};
+
+struct open_seats {
+	struct open_seat *seats[OPEN_ROLES];
+	uint32_t n[OPEN_ROLES];
+	uint32_t n_attached[OPEN_ROLES];
+	enum open_role own_role;
+	uint32_t own_seat;
+	uint64_t own_incarnation;
+	uint64_t begun; /* the revision of the own key; 0: not shown yet */
+	bool evicted;   /* the own key is gone */
+};
+
+/* What a change means for this endpoint. */
+enum open_event_type {
+	OPEN_JOINED = 1, /* seat has a new holder */
+	OPEN_CHANGED,    /* its holder leaves, or its store knows more */
+	OPEN_ENDED,      /* a target is gone that had said that it is done */
+	OPEN_LOST,       /* any other holder is gone */
+	/*
+	 * The watch has shown the own key: all that came before is known, and
+	 * others count this endpoint in what comes behind.
+	 */
+	OPEN_BEGUN,
+	OPEN_EVICTED, /* the own key is gone: calls return -ESTALE */
+};
+
+struct open_event {
+	enum open_event_type type;
+	enum open_role role;
+	uint32_t seat;
+	uint64_t incarnation;
+};
+
+/* A seat that passes from one holder to another makes two. */
+struct open_events {
+	uint32_t n;
+	struct open_event event[2];
+};
+
+/*
+ * Nobody is attached. memory: n_sources + n_targets seats, which must outlive
+ * seats.
+ */
+void dfi__open_seats_init(struct open_seats *seats, uint32_t n_sources,
+    uint32_t n_targets, struct open_seat *memory);
+
+/* Say who this endpoint is, before its own key is given to put(). */
+void dfi__open_seats_set_own(struct open_seats *seats, enum open_role role,
+    uint32_t seat, uint64_t incarnation);
+
+/*
+ * The key of a seat has this value, since that revision. The caller has checked
+ * that there is such a seat. Another incarnation than the last one means that
+ * the last one is gone: so a REGISTRY_DELETE with "replaced" is not given to
+ * delete(), and the PUT that follows it says all.
+ */
+void dfi__open_seats_put(struct open_seats *seats, enum open_role role,
+    uint32_t seat, const struct open_holder *holder, uint64_t revision,
+    struct open_events *events);
+
+/* The key of a seat is gone. */
+void dfi__open_seats_delete(struct open_seats *seats, enum open_role role,
+    uint32_t seat, struct open_events *events);
+
+/* Whether that incarnation holds the seat. Once it does not, it never will. */
+static inline bool open_seat_is(const struct open_seats *seats,
+    enum open_role role, uint32_t seat, uint64_t incarnation)
+{
+	return incarnation &&
+	    seats->seats[role][seat].holder.incarnation == incarnation;
+}
+
+/* Whether a target is attached in the seat, and does not leave. */
+static inline bool open_seat_stays(
+    const struct open_seats *seats, uint32_t target)
+{
+	const struct open_holder *holder =
+	    &seats->seats[OPEN_TARGET][target].holder;
+
+	return holder->incarnation && !holder->leaving;
+}
+
+#endif
