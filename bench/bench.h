@@ -7,6 +7,9 @@
 #ifndef DFI_BENCH_BENCH_H
 #define DFI_BENCH_BENCH_H
 
+/* Run the command that argv[0] names. */
+int bench_command(int argc, char **argv);
+
 int bench_raw(int argc, char **argv);
 int bench_shuffle(int argc, char **argv);
 int bench_replicate(int argc, char **argv);
@@ -15,5 +18,8 @@ int bench_latency(int argc, char **argv);
 int bench_idle(int argc, char **argv);
 int bench_sequencer(int argc, char **argv);
 int bench_setup(int argc, char **argv);
+int bench_memory(int argc, char **argv);
+int bench_list(int argc, char **argv);
+int bench_run(int argc, char **argv);
 
 #endif

@@ -28,6 +28,9 @@ static const struct {
 	{ "idle", bench_idle, "processor time of a waiting target" },
 	{ "sequencer", bench_sequencer, "numbers taken of a sequencer" },
 	{ "setup", bench_setup, "time to set up and remove a flow" },
+	{ "memory", bench_memory, "memory of the rings of a node, planned" },
+	{ "list", bench_list, "experiments: what the paper shows, and ours" },
+	{ "run", bench_run, "experiments by name, with files of results" },
 	{ WORKER_COMMAND, worker_main, NULL },
 };
 
@@ -58,11 +61,26 @@ static void usage(FILE *to)
 	fputs("\nEach command has --help.\n", to);
 }
 
-int main(int argc, char **argv)
+int bench_command(int argc, char **argv)
 {
 	char name[64];
 	size_t i;
 
+	for (i = 0; i < N_COMMANDS; i++) {
+		if (strcmp(argv[0], commands[i].name) != 0)
+			continue;
+		snprintf(name, sizeof(name), "dfi-bench %s", argv[0]);
+		argv[0] = name;
+		return commands[i].run(argc, argv);
+	}
+	complain("there is no command '%s': the nearest is %s (--help lists "
+		 "all)",
+	    argv[0], nearest_command(argv[0]));
+	return EX_USAGE;
+}
+
+int main(int argc, char **argv)
+{
 	output_open();
 	if (argc < 2) {
 		usage(stderr);
@@ -76,15 +94,5 @@ int main(int argc, char **argv)
 		printf("dfi-bench %s\n", dfi_version());
 		return 0;
 	}
-	for (i = 0; i < N_COMMANDS; i++) {
-		if (strcmp(argv[1], commands[i].name) != 0)
-			continue;
-		snprintf(name, sizeof(name), "dfi-bench %s", argv[1]);
-		argv[1] = name;
-		return commands[i].run(argc - 1, argv + 1);
-	}
-	complain("there is no command '%s': the nearest is %s (--help lists "
-		 "all)",
-	    argv[1], nearest_command(argv[1]));
-	return EX_USAGE;
+	return bench_command(argc - 1, argv + 1);
 }

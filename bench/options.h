@@ -9,6 +9,7 @@
 #include <dfi/flow.h>
 #include "plan.h"
 #include "report.h"
+#include "run_step.h"
 #include "runner.h"
 
 #define MAX_TUPLE_SIZES 16
@@ -133,6 +134,30 @@ struct setup_options {
 	uint64_t iterations;
 };
 
+/* Nodes that all send to all, with a source and a target for each thread. */
+struct node_count {
+	uint32_t nodes, threads;
+};
+
+#define MAX_NODE_COUNTS 8
+
+struct memory_options {
+	struct common_options common;
+	struct node_count counts[MAX_NODE_COUNTS]; /* a row for each */
+	uint32_t n_counts;
+};
+
+#define RUN_REPEAT 5
+
+struct run_options {
+	const char *out; /* a folder */
+	bool all;
+	bool again; /* finished experiments as well */
+	const struct experiment **chosen;
+	uint32_t n_chosen;
+	struct rounds rounds;
+};
+
 /* argv[0] is the subcommand. */
 void raw_options_parse(int argc, char **argv, struct raw_options *options);
 void shuffle_options_parse(
@@ -147,5 +172,8 @@ void idle_options_parse(int argc, char **argv, struct idle_options *options);
 void sequencer_options_parse(
     int argc, char **argv, struct sequencer_options *options);
 void setup_options_parse(int argc, char **argv, struct setup_options *options);
+void memory_options_parse(
+    int argc, char **argv, struct memory_options *options);
+void run_options_parse(int argc, char **argv, struct run_options *options);
 
 #endif

@@ -99,7 +99,7 @@ static void parse_tuple_sizes(const struct argp_state *state, const char *text,
 	}
 }
 
-static double parse_seconds(const struct argp_state *state, const char *text)
+double parse_seconds(const struct argp_state *state, const char *text)
 {
 	char *end;
 	double seconds = strtod(text, &end);

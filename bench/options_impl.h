@@ -45,6 +45,10 @@ enum key {
 	KEY_COMBINING,
 	KEY_FAN_IN,
 	KEY_HOW,
+	KEY_NODES,
+	KEY_ALL,
+	KEY_OUT,
+	KEY_AGAIN,
 };
 
 /* The parser of common options, as a child of a subcommand's parser. */
@@ -70,6 +74,9 @@ void refuse_role(
  */
 void refuse_transport(const struct argp_state *state,
     const struct common_options *common, const char *why);
+
+/* The text of a number of seconds. Ends the process if it is none. */
+double parse_seconds(const struct argp_state *state, const char *text);
 
 /* The common part of the subcommands' parsers. */
 error_t parse_rest(

@@ -198,6 +198,23 @@ void report_baseline(json_t *row, const char *name, const double *values,
 		  : json_null());
 }
 
+void report_wrapped(const char *heading, const char *text)
+{
+	int column = 10, size;
+
+	printf("%-9s", heading);
+	for (; *text; text += size + (text[size] == ' ')) {
+		size = (int)strcspn(text, " ");
+		if (column + size > 98) {
+			printf("\n%9s", "");
+			column = 10;
+		}
+		printf(" %.*s", size, text);
+		column += size + 1;
+	}
+	putchar('\n');
+}
+
 int report_close(struct report *report)
 {
 	int status = report->failed ? 1 : 0;

@@ -63,6 +63,12 @@ void report_baseline(json_t *row, const char *name, const double *values,
 /* Finish. Returns the exit status: 0, or 1 if a row was not verified. */
 int report_close(struct report *report);
 
+/*
+ * Print a heading of nine columns and a text beside it, in lines of at most 100
+ * columns.
+ */
+void report_wrapped(const char *heading, const char *text);
+
 /* A JSON number, or null for one that is not finite. */
 json_t *report_number(double value);
 

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The experiments that `dfi-bench run` knows: those of the DFI paper (E1 to
+ * E16) at the size of one machine, and ours (B1, ...). Pure data.
+ */
+#ifndef DFI_BENCH_EXPERIMENTS_H
+#define DFI_BENCH_EXPERIMENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MAX_STEPS 6
+#define MAX_CLAIMS 4
+
+/* One command, whose rows get the member "series". */
+struct experiment_step {
+	const char *series;
+	const char *command; /* and options, with single blanks between them */
+	uint32_t seconds;    /* it takes, about, with the default rounds */
+	uint32_t cpus;       /* it needs; 0: any number */
+	/*
+	 * If not NULL, the program is radix_join, and takes turns with this
+	 * command, whose name is `baseline`.
+	 */
+	const char *join_baseline, *baseline;
+};
+
+/*
+ * A statement about rows: the median of a member over the rows that it selects,
+ * divided by that over the rows of `against` (NULL: not divided), is in limits.
+ * A selection is words KEY=VALUE, which all hold.
+ */
+struct claim {
+	const char *text;
+	const char *member;
+	const char *rows, *against;
+	double least, most; /* most 0: no upper limit */
+};
+
+struct figure {
+	const char *x; /* the member on the horizontal axis; NULL: no figure */
+	const char *x_title;
+	const char *y;       /* the member on the vertical axis */
+	const char *y_title; /* with its unit */
+	const char *lines;   /* the members that name a line, with blanks */
+	bool log_y;
+};
+
+struct experiment {
+	const char *id, *name, *title;
+	const char *paper;   /* what the paper shows; NULL: it is ours */
+	const char *here;    /* axes, and how this run differs */
+	const char *skipped; /* why nobody can run it; NULL: it can run */
+	struct experiment_step steps[MAX_STEPS];
+	struct claim claims[MAX_CLAIMS];
+	struct figure figure;
+};
+
+/* All experiments, in the order in which they are shown. */
+uint32_t experiments_count(void);
+const struct experiment *experiment_at(uint32_t number);
+
+/* The experiment with this id or name, in any case; NULL: there is none. */
+const struct experiment *experiment_find(const char *text);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two parts of the table of experiments; only experiments*.c use it. */
+#ifndef DFI_BENCH_EXPERIMENTS_IMPL_H
+#define DFI_BENCH_EXPERIMENTS_IMPL_H
+
+#include "experiments.h"
+
+#define BANDWIDTH_BY_SIZE(names)                                              \
+	{                                                                     \
+		.x = "tuple_size", .x_title = "tuple size [B]", .y = "value", \
+		.y_title = "payload of all sources [GB/s]", .lines = names    \
+	}
+
+extern const struct experiment paper_experiments[];
+extern const uint32_t n_paper_experiments;
+extern const struct experiment own_experiments[];
+extern const uint32_t n_own_experiments;
+
+#endif

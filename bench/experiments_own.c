@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The experiments that are not the paper's. */
+#include <stddef.h>
+
+#include "experiments_impl.h"
+
+const struct experiment own_experiments[] = {
+	{
+	    .id = "B1",
+	    .name = "ways-in",
+	    .title = "The four ways to send, one to one",
+	    .here = "Tuple size; push, cursor, batch and claim, one process, "
+		    "beside the hand-written ring of the same segments.",
+	    .steps = {
+		{ "1:1", "shuffle --tuple-size 16,64,256,1K,8K", 42, 2 },
+	    },
+	    .claims = {
+		{ "Claims of 64 B reach 0.8 of the hand-written ring", "ratio",
+		    "api=claim tuple_size=64", NULL, 0.8, 0 },
+		{ "Claims of 16 B reach 0.7 of the hand-written ring", "ratio",
+		    "api=claim tuple_size=16", NULL, 0.7, 0 },
+		{ "Push of 64 B reaches half of the hand-written ring", "ratio",
+		    "api=push tuple_size=64", NULL, 0.5, 0 },
+	    },
+	    .figure = BANDWIDTH_BY_SIZE("api"),
+	},
+	{
+	    .id = "B2",
+	    .name = "segment-size",
+	    .title = "Segments of different sizes in rings of 1 MiB",
+	    .here = "Segments of 2 to 128 KiB; one source and one target.",
+	    .steps = {
+		{ "2 KiB",
+		    "shuffle --segment-size 2K --segments 512 --api claim,push "
+		    "--tuple-size 64",
+		    5, 2 },
+		{ "8 KiB",
+		    "shuffle --segment-size 8K --segments 128 --api claim,push "
+		    "--tuple-size 64",
+		    5, 2 },
+		{ "32 KiB",
+		    "shuffle --segment-size 32K --segments 32 --api claim,push "
+		    "--tuple-size 64",
+		    5, 2 },
+		{ "128 KiB",
+		    "shuffle --segment-size 128K --segments 8 --api claim,push "
+		    "--tuple-size 64",
+		    5, 2 },
+	    },
+	    .claims = {
+		{ "Segments of 2 KiB have 0.8 of the bandwidth of 32 KiB",
+		    "value", "segment_size=2048", "segment_size=32768", 0.8,
+		    0 },
+	    },
+	    .figure = {
+		.x = "segment_size", .x_title = "segment size [B]",
+		.y = "value", .y_title = "payload [GB/s]", .lines = "api",
+	    },
+	},
+	{
+	    .id = "B3",
+	    .name = "waiting",
+	    .title = "How ends wait: spinning, adaptive, blocking",
+	    .here = "One source and one target, two processes.",
+	    .steps = {
+		{ "bandwidth, spin",
+		    "shuffle --procs 2 --wait spin --api claim --tuple-size 64",
+		    3, 2 },
+		{ "bandwidth, adaptive",
+		    "shuffle --procs 2 --wait adaptive --api claim "
+		    "--tuple-size 64",
+		    3, 2 },
+		{ "bandwidth, block",
+		    "shuffle --procs 2 --wait block --api claim --tuple-size "
+		    "64",
+		    3, 2 },
+		{ "latency, spin",
+		    "latency --procs 2 --wait spin --iterations 50000", 3, 2 },
+		{ "latency, adaptive",
+		    "latency --procs 2 --wait adaptive --iterations 50000", 3,
+		    2 },
+		{ "latency, block",
+		    "latency --procs 2 --wait block --iterations 5000", 4, 2 },
+	    },
+	    .claims = {
+		{ "Adaptive waits keep 0.9 of the bandwidth of spinning",
+		    "value", "experiment=shuffle wait=adaptive",
+		    "experiment=shuffle wait=spin", 0.9, 0 },
+		{ "An adaptive round trip takes 1.2 times one that spins",
+		    "value", "experiment=latency wait=adaptive",
+		    "experiment=latency wait=spin", 0, 1.2 },
+	    },
+	},
+	{
+	    .id = "B4",
+	    .name = "set-up",
+	    .title = "Time to set up and remove a flow",
+	    .here = "One after another in one process; 64 B.",
+	    .steps = {
+		{ "default", "setup --iterations 1000", 4, 0 },
+	    },
+	    .claims = {
+		{ "99 of 100 flows take at most 1000 us in all", "p99",
+		    "step=all", NULL, 0, 1000 },
+	    },
+	},
+	{
+	    .id = "B5",
+	    .name = "idle",
+	    .title = "Processor time of a target that waits",
+	    .here = "No tuple arrives for two seconds.",
+	    .steps = {
+		{ "blocking call", "idle --seconds 2 --repeat 1", 4, 0 },
+		{ "poll()", "idle --how fd --seconds 2 --repeat 1", 4, 0 },
+	    },
+	    .claims = {
+		{ "At most 1 % of a processor", "value", "how=consume", NULL, 0,
+		    1 },
+	    },
+	},
+	{
+	    .id = "B6",
+	    .name = "sequencer",
+	    .title = "Numbers that threads take of a sequencer",
+	    .here = "1 to 8 threads, beside a bare fetch-and-add.",
+	    .steps = {
+		{ "one by one",
+		    "sequencer --clients 1,2,4,8 --iterations 1000000", 6, 0 },
+	    },
+	    .claims = {
+		{ "One thread reaches half of the bare word's rate", "ratio",
+		    "clients=1", NULL, 0.5, 0 },
+	    },
+	    .figure = {
+		.x = "clients", .x_title = "threads",
+		.y = "value", .y_title = "numbers [M/s]", .lines = "series",
+	    },
+	},
+	{
+	    .id = "B7",
+	    .name = "oversubscribed",
+	    .title = "More threads than processors",
+	    .here = "16 sources and 16 targets on the processors that there "
+		    "are, beside one source and one target.",
+	    .steps = {
+		{ "16:16",
+		    "shuffle --sources 16 --targets 16 --vs-one-to-one --api "
+		    "claim,batch --tuple-size 64",
+		    10, 0 },
+	    },
+	    .claims = {
+		{ "All together move half of what one pair moves", "ratio",
+		    "api=claim", NULL, 0.5, 0 },
+	    },
+	},
+	{
+	    .id = "B8",
+	    .name = "many-targets",
+	    .title = "One source sends to many targets",
+	    .here = "4 to 256 targets, which one thread polls; batches of 16 "
+		    "and 64 B by the hash of the key.",
+	    .steps = {
+		{ "4 targets",
+		    "shuffle --targets 4 --target-threads 1 --api batch "
+		    "--tuple-size 16,64",
+		    5, 2 },
+		{ "16 targets",
+		    "shuffle --targets 16 --target-threads 1 --api batch "
+		    "--tuple-size 16,64",
+		    5, 2 },
+		{ "64 targets",
+		    "shuffle --targets 64 --target-threads 1 --api batch "
+		    "--tuple-size 16,64",
+		    6, 2 },
+		{ "256 targets",
+		    "shuffle --targets 256 --target-threads 1 --api batch "
+		    "--tuple-size 16,64",
+		    8, 2 },
+	    },
+	    .claims = {
+		{ "256 targets keep 0.5 of the rate of 4, with 16 B", "value",
+		    "targets=256 tuple_size=16", "targets=4 tuple_size=16", 0.5,
+		    0 },
+	    },
+	    .figure = {
+		.x = "targets", .x_title = "targets",
+		.y = "value", .y_title = "payload [GB/s]",
+		.lines = "tuple_size",
+	    },
+	},
+};
+
+const uint32_t n_own_experiments = sizeof(own_experiments) /
+    sizeof(own_experiments[0]);

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The experiments of the DFI paper. Limits of claims leave room for noise: they
+ * say whether a machine shows what the paper does, not how fast it is.
+ */
+#include <stddef.h>
+
+#include "experiments_impl.h"
+
+#define SIZES "16,32,64,128,256,1K,4K"
+
+const struct experiment paper_experiments[] = {
+	{
+	    .id = "E1",
+	    .name = "shuffle-bandwidth",
+	    .title = "One server shuffles to eight targets",
+	    .paper = "One thread stays below the network's limit with small "
+		     "tuples. Two threads reach it from 128 B on, four with "
+		     "all sizes.",
+	    .here = "Tuple size; 1, 2 and 4 sources; 8 targets that one thread "
+		    "polls. There is no network: the limit is the hand-written "
+		    "program that partitions the same tuples.",
+	    .steps = {
+		{ "1 source",
+		    "shuffle --sources 1 --targets 8 --target-threads 1 "
+		    "--api batch --tuple-size " SIZES,
+		    14, 0 },
+		{ "2 sources",
+		    "shuffle --sources 2 --targets 8 --target-threads 1 "
+		    "--api batch --tuple-size " SIZES,
+		    16, 3 },
+		{ "4 sources",
+		    "shuffle --sources 4 --targets 8 --target-threads 1 "
+		    "--api batch --tuple-size " SIZES,
+		    18, 5 },
+	    },
+	    .claims = {
+		{ "One source is slower with tuples of 16 B than with 1 KiB",
+		    "value", "sources=1 tuple_size=16",
+		    "sources=1 tuple_size=1024", 0, 0.95 },
+		{ "From 128 B on, one source has 0.8 of what it has with 1 KiB",
+		    "value", "sources=1 tuple_size=128",
+		    "sources=1 tuple_size=1024", 0.8, 0 },
+		{ "It reaches 0.7 of the hand-written program with 1 KiB",
+		    "ratio", "sources=1 tuple_size=1024", NULL, 0.7, 0 },
+	    },
+	    .figure = BANDWIDTH_BY_SIZE("series"),
+	},
+	{
+	    .id = "E2",
+	    .name = "shuffle-latency",
+	    .title = "A request and its reply over two latency flows",
+	    .paper = "A flow adds little to the bare write of the network. It "
+		     "adds more with larger tuples, which it copies, and with "
+		     "more targets, which it chooses among.",
+	    .here = "Tuple size; one target. The bare round trip is one cache "
+		    "line in each direction, whatever the tuple's size.",
+	    .steps = {
+		{ "1 target",
+		    "latency --iterations 50000 --tuple-size "
+		    "16,64,256,1K,4K,8K",
+		    12, 2 },
+	    },
+	    .claims = {
+		{ "A round trip of 16 B takes at most twice the bare one",
+		    "ratio", "tuple_size=16", NULL, 0, 2 },
+		{ "A round trip of 64 B takes at most 2.5 times the bare one",
+		    "ratio", "tuple_size=64", NULL, 0, 2.5 },
+		{ "Larger tuples add more", "value", "tuple_size=4096",
+		    "tuple_size=64", 1, 0 },
+	    },
+	    .figure = {
+		.x = "tuple_size", .x_title = "tuple size [B]",
+		.y = "value", .y_title = "median round trip [ns]",
+		.lines = "series", .log_y = true,
+	    },
+	},
+	{
+	    .id = "E3",
+	    .name = "shuffle-scale-out",
+	    .title = "All nodes shuffle to all nodes",
+	    .paper = "The bandwidth of all nodes together grows in proportion "
+		     "to their number, up to eight.",
+	    .here = "N sources and N targets, a processor for each; beside one "
+		    "source and one target.",
+	    .steps = {
+		{ "2:2",
+		    "shuffle --sources 2 --targets 2 --vs-one-to-one --api "
+		    "claim,batch --tuple-size 64",
+		    5, 4 },
+		{ "4:4",
+		    "shuffle --sources 4 --targets 4 --vs-one-to-one --api "
+		    "claim,batch --tuple-size 64",
+		    5, 8 },
+		{ "8:8",
+		    "shuffle --sources 8 --targets 8 --vs-one-to-one --api "
+		    "claim,batch --tuple-size 64",
+		    6, 16 },
+	    },
+	    .claims = {
+		{ "Two pairs move 1.6 times as much as one", "ratio",
+		    "sources=2 api=claim", NULL, 1.6, 0 },
+		{ "Four pairs move 2.8 times as much as one", "ratio",
+		    "sources=4 api=claim", NULL, 2.8, 0 },
+		{ "Eight pairs move 5 times as much as one", "ratio",
+		    "sources=8 api=claim", NULL, 5, 0 },
+	    },
+	    .figure = {
+		.x = "sources", .x_title = "sources, and as many targets",
+		.y = "value", .y_title = "payload of all sources [GB/s]",
+		.lines = "api",
+	    },
+	},
+	{
+	    .id = "E4",
+	    .name = "replicate-naive",
+	    .title = "One source replicates to eight targets, one by one",
+	    .paper = "One thread fills the network's way out of its node with "
+		     "tuples of 64 B and more. It is full sooner than in a "
+		     "shuffle, because each tuple leaves eight times.",
+	    .here = "Tuple size; 1 and 8 targets, which share the processors.",
+	    .steps = {
+		{ "naive",
+		    "replicate --mode naive --targets 1,8 --api batch "
+		    "--tuple-size " SIZES,
+		    34, 2 },
+	    },
+	    .claims = {
+		{ "Tuples of 64 B have 0.75 of the bandwidth of 1 KiB", "value",
+		    "targets=8 tuple_size=64", "targets=8 tuple_size=1024",
+		    0.75, 0 },
+		{ "Eight targets make the source slower than one", "value",
+		    "targets=8 tuple_size=1024", "targets=1 tuple_size=1024", 0,
+		    0.9 },
+	    },
+	    .figure = BANDWIDTH_BY_SIZE("mode targets"),
+	},
+	{
+	    .id = "E5",
+	    .name = "replicate-multicast",
+	    .title = "One source replicates to eight targets by multicast",
+	    .paper = "All targets together get several times what the source "
+		     "can send, as the network makes the copies. More source "
+		     "threads do not help.",
+	    .here = "Tuple size; 8 targets, which share the processors. In "
+		    "memory a multicast is one ring that all targets read.",
+	    .steps = {
+		{ "8 targets",
+		    "replicate --mode naive,multicast --targets 8 --api claim "
+		    "--tuple-size " SIZES,
+		    24, 2 },
+	    },
+	    .claims = {
+		{ "Targets get at least as much as by naive replication",
+		    "delivered", "mode=multicast tuple_size=1024",
+		    "mode=naive tuple_size=1024", 1, 0 },
+		{ "The same with tuples of 64 B", "delivered",
+		    "mode=multicast tuple_size=64", "mode=naive tuple_size=64",
+		    1, 0 },
+	    },
+	    .figure = {
+		.x = "tuple_size", .x_title = "tuple size [B]",
+		.y = "delivered", .y_title = "payload of all targets [GB/s]",
+		.lines = "mode",
+	    },
+	},
+	{
+	    .id = "E6",
+	    .name = "replicate-latency",
+	    .title = "A request to all targets, and the replies of all",
+	    .paper = "With one target naive replication is best. With more, a "
+		     "multicast takes far less time, and wins.",
+	    .here = "1 to 8 targets with a thread each. With more threads than "
+		    "processors the scheduler is most of the time.",
+	    .steps = {
+		{ "64 B",
+		    "replicate --latency --mode naive,multicast --targets "
+		    "1,2,4,8 --iterations 4000",
+		    14, 2 },
+	    },
+	    .claims = {
+		{ "With one target naive is at most 1.1 times multicast",
+		    "value", "mode=naive targets=1", "mode=multicast targets=1",
+		    0, 1.1 },
+		{ "With eight targets multicast is faster", "value",
+		    "mode=multicast targets=8", "mode=naive targets=8", 0, 1 },
+	    },
+	    .figure = {
+		.x = "targets", .x_title = "targets",
+		.y = "value", .y_title = "median time to all replies [ns]",
+		.lines = "mode", .log_y = true,
+	    },
+	},
+	{
+	    .id = "E7",
+	    .name = "combine-sum",
+	    .title = "Eight nodes send tuples that one target sums",
+	    .paper = "With two and with four threads a node, the network's way "
+		     "into the target is the limit, whatever the tuple size.",
+	    .here = "Tuple size; 1, 2 and 8 sources; 1000 groups. The target's "
+		    "processor is the limit; combining at sources avoids it.",
+	    .steps = {
+		{ "1 source",
+		    "combine --sources 1 --groups 1000 --tuple-size "
+		    "16,64,256,1K",
+		    20, 2 },
+		{ "2 sources",
+		    "combine --sources 2 --groups 1000 --tuple-size "
+		    "16,64,256,1K",
+		    20, 2 },
+		{ "8 sources",
+		    "combine --sources 8 --groups 1000 --tuple-size "
+		    "16,64,256,1K",
+		    22, 2 },
+	    },
+	    .claims = {
+		{ "Eight sources move at most 1.3 times what two do", "value",
+		    "sources=8 source_combining=off",
+		    "sources=2 source_combining=off", 0, 1.3 },
+		{ "Sources that combine send on at most a tenth of 16 B tuples",
+		    "sent_share",
+		    "sources=8 tuple_size=16 source_combining=on", NULL, 0,
+		    0.1 },
+		{ "They move at least twice as much of 16 B tuples",
+		    "off_ratio", "sources=8 tuple_size=16 source_combining=on",
+		    NULL, 2, 0 },
+	    },
+	    .figure = BANDWIDTH_BY_SIZE("series source_combining"),
+	},
+	{
+	    .id = "E8",
+	    .name = "memory",
+	    .title = "Memory of the rings of a node",
+	    .paper = "With rings of 32 segments of 8 KiB a node needs 16 MiB "
+		     "for 2 nodes of 4 threads, 64 MiB for 8 nodes of 4, and "
+		     "785.5 MiB for 8 nodes of 14.",
+	    .here = "The same flows, all from all, as the library plans them; "
+		    "nothing is sent. The limit is the paper's, with rings of "
+		    "the same size at both ends.",
+	    .steps = {
+		{ "as the paper",
+		    "memory --nodes 2x4,8x4,8x14 --segment-size 8K --segments "
+		    "32",
+		    1, 0 },
+	    },
+	    .claims = {
+		{ "At most 1.05 times the paper's memory for 8 nodes of 14",
+		    "ratio", "nodes=8 threads=14", NULL, 0, 1.05 },
+		{ "Twelve times as much as for 8 nodes of 4, as threads count "
+		  "in their square",
+		    "value", "nodes=8 threads=14", "nodes=8 threads=4", 11.5,
+		    13 },
+	    },
+	},
+	{
+	    .id = "E9",
+	    .name = "ring-depth",
+	    .title = "Rings of half and of a quarter of the segments",
+	    .paper = "Half of 32 segments of 8 KiB cost 2.7 % of the "
+		     "bandwidth, a quarter 8 %.",
+	    .here = "One source and one target; 32, 16 and 8 segments.",
+	    .steps = {
+		{ "32",
+		    "shuffle --segments 32 --segment-size 8K --api claim,batch "
+		    "--tuple-size 64,1K",
+		    9, 2 },
+		{ "16",
+		    "shuffle --segments 16 --segment-size 8K --api claim,batch "
+		    "--tuple-size 64,1K",
+		    9, 2 },
+		{ "8",
+		    "shuffle --segments 8 --segment-size 8K --api claim,batch "
+		    "--tuple-size 64,1K",
+		    9, 2 },
+	    },
+	    .claims = {
+		{ "Half of the segments keep 0.9 of the bandwidth", "value",
+		    "series=16", "series=32", 0.9, 0 },
+		{ "A quarter of the segments keeps 0.8 of the bandwidth",
+		    "value", "series=8", "series=32", 0.8, 0 },
+	    },
+	    .figure = {
+		.x = "segment_count", .x_title = "segments of 8 KiB",
+		.y = "value", .y_title = "payload [GB/s]",
+		.lines = "api tuple_size",
+	    },
+	},
+	{
+	    .id = "E10",
+	    .name = "tuple-by-tuple",
+	    .title = "One thread sends a table tuple by tuple",
+	    .paper = "MPI_Send for each tuple takes long with small tuples. A "
+		     "flow takes little time already with small ones, because "
+		     "it batches.",
+	    .here = "Tuple size; push and cursor, two processes. The time for "
+		    "a table is its bytes by the bandwidth.",
+	    .steps = {
+		{ "1:1",
+		    "shuffle --procs 2 --api push,cursor --tuple-size "
+		    "8,16,32,64,256,1K,4K",
+		    30, 2 },
+	    },
+	    .claims = {
+		{ "Tuples of 16 B have half of the bandwidth of 1 KiB", "value",
+		    "api=push tuple_size=16", "api=push tuple_size=1024", 0.5,
+		    0 },
+		{ "Tuples of 64 B have 0.7 of the bandwidth of 1 KiB", "value",
+		    "api=push tuple_size=64", "api=push tuple_size=1024", 0.7,
+		    0 },
+	    },
+	    .figure = BANDWIDTH_BY_SIZE("api"),
+	},
+	{
+	    .id = "E11",
+	    .name = "threads",
+	    .title = "More threads send tuple by tuple",
+	    .paper = "A flow gets faster with more threads. MPI with several "
+		     "threads in a process gets slower, as they share a lock; "
+		     "MPI with several processes gets faster.",
+	    .here = "N sources and N targets, a processor for each, push only; "
+		    "beside one source and one target.",
+	    .steps = {
+		{ "2 threads",
+		    "shuffle --sources 2 --targets 2 --procs 2 --vs-one-to-one "
+		    "--api push --tuple-size 16,64,1K",
+		    7, 4 },
+		{ "4 threads",
+		    "shuffle --sources 4 --targets 4 --procs 2 --vs-one-to-one "
+		    "--api push --tuple-size 16,64,1K",
+		    7, 8 },
+		{ "8 threads",
+		    "shuffle --sources 8 --targets 8 --procs 2 --vs-one-to-one "
+		    "--api push --tuple-size 16,64,1K",
+		    8, 16 },
+	    },
+	    .claims = {
+		{ "Two threads push 1.5 times as much as one", "ratio",
+		    "sources=2 tuple_size=16", NULL, 1.5, 0 },
+		{ "Four threads push 2.5 times as much as one", "ratio",
+		    "sources=4 tuple_size=16", NULL, 2.5, 0 },
+		{ "Eight threads push 4.5 times as much as one", "ratio",
+		    "sources=8 tuple_size=16", NULL, 4.5, 0 },
+	    },
+	    .figure = {
+		.x = "sources", .x_title = "threads that push",
+		.y = "value", .y_title = "payload of all sources [GB/s]",
+		.lines = "tuple_size",
+	    },
+	},
+	{
+	    .id = "E12",
+	    .name = "all-to-all",
+	    .title = "Two nodes shuffle a table by key while they scan it",
+	    .paper = "MPI_Alltoall on batches of eight tuples is very slow "
+		     "with small tuples, and gets near to a flow as they "
+		     "grow.",
+	    .here = "Tuple size; two sources and two targets by the hash of "
+		    "the key. The limit is a hand-written program that hashes "
+		    "the same tuples.",
+	    .steps = {
+		{ "2:2",
+		    "shuffle --sources 2 --targets 2 --api push,batch "
+		    "--tuple-size 16,64,256,1K,4K",
+		    22, 2 },
+	    },
+	    .claims = {
+		{ "Batches of 16 B have 0.3 of the bandwidth of 1 KiB", "value",
+		    "api=batch tuple_size=16", "api=batch tuple_size=1024", 0.3,
+		    0 },
+		{ "They have half of what the hand-written program has",
+		    "ratio", "api=batch tuple_size=16", NULL, 0.5, 0 },
+	    },
+	    .figure = BANDWIDTH_BY_SIZE("api"),
+	},
+	{
+	    .id = "E13",
+	    .name = "straggler",
+	    .title = "One node is slower than the others",
+	    .paper = "MPI_Alltoall waits for the slowest node. A flow suffers "
+		     "less, as the others' tuples arrive meanwhile.",
+	    .here = "Size of the table; a node at half of its speed.",
+	    .skipped = "dfi-bench has no source that is slow on purpose",
+	},
+	{
+	    .id = "E14",
+	    .name = "join-radix",
+	    .title = "A radix join of two relations of the same size",
+	    .paper = "The join over flows is fastest, as it has no pass for a "
+		     "histogram and no barrier.",
+	    .here = "4 Mi x 4 Mi tuples of 16 B, two processes with a thread "
+		    "each; beside two threads that share memory.",
+	    .steps = {
+		{
+		    .series = "over flows",
+		    .command = "--nodes 2 --threads 1 --inner 4M --outer 4M",
+		    .seconds = 10,
+		    .cpus = 2,
+		    .join_baseline = "--nodes 2 --threads 1 --inner 4M "
+				     "--outer 4M --baseline local",
+		    .baseline = "local",
+		},
+	    },
+	    .claims = {
+		{ "At most 1.25 times the time of threads that share memory",
+		    "ratio", "experiment=join", NULL, 0, 1.25 },
+	    },
+	},
+	{
+	    .id = "E15",
+	    .name = "join-replicate",
+	    .title = "A join with a small inner relation",
+	    .paper = "With an inner relation of a thousandth, a join that "
+		     "replicates it takes 20 % less time than one that "
+		     "partitions both.",
+	    .here = "16 Ki x 16 Mi tuples of 16 B, two processes with a thread "
+		    "each.",
+	    .steps = {
+		{
+		    .series = "replicate",
+		    .command = "--nodes 2 --threads 1 --inner 16K --outer 16M "
+			       "--strategy replicate",
+		    .seconds = 14,
+		    .cpus = 2,
+		    .join_baseline = "--nodes 2 --threads 1 --inner 16K "
+				     "--outer 16M --strategy repartition",
+		    .baseline = "repartition",
+		},
+	    },
+	    .claims = {
+		{ "At most 0.85 of the time of repartitioning", "ratio",
+		    "experiment=join", NULL, 0, 0.85 },
+	    },
+	},
+	{
+	    .id = "E16",
+	    .name = "replicated-store",
+	    .title = "A replicated store of keys and values",
+	    .paper = "Multi-Paxos and NOPaxos over flows beat DARE. They are "
+		     "equal up to 700,000 requests a second, where the leader "
+		     "of Multi-Paxos is full; NOPaxos takes twice as many.",
+	    .here = "Five replicas and six clients, 95 % reads of 64 B.",
+	    .skipped = "it needs a processor for each of eleven processes; "
+		       "bench/consensus_experiment/run measures it with fewer, "
+		       "beside etcd and Redis",
+	},
+};
+
+const uint32_t n_paper_experiments = sizeof(paper_experiments) /
+    sizeof(paper_experiments[0]);

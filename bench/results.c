@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of results. */
+#include "results.h"
+
+#include <dfi/dfi.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../common/complain.h"
+#include "claims.h"
+
+json_t *results_commands(
+    const struct experiment *experiment, const struct rounds *rounds)
+{
+	const struct experiment_step *step;
+	char text[COMMAND_SIZE], why[128];
+	json_t *commands = json_array();
+
+	for (step = experiment->steps;
+	     step < experiment->steps + MAX_STEPS && step->command; step++) {
+		if (experiment->skipped || step_lacks(step, why, sizeof(why)))
+			continue;
+		step_command(step, rounds, text, sizeof(text));
+		json_array_append_new(commands, json_string(text));
+		if (step->join_baseline)
+			json_array_append_new(commands,
+			    json_sprintf(
+				"radix_join %s --json", step->join_baseline));
+	}
+	return commands;
+}
+
+static json_t *now_text(void)
+{
+	time_t now = time(NULL);
+	struct tm utc;
+	char text[32];
+
+	gmtime_r(&now, &utc);
+	strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", &utc);
+	return json_string(text);
+}
+
+json_t *results_make(const struct experiment *experiment,
+    const struct rounds *rounds, json_t *rows, json_t *host)
+{
+	json_t *result = json_pack(
+	    "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:s?, s:s, s:s, s:o, s:o}",
+	    "experiment", experiment->id, "name", experiment->name, "title",
+	    experiment->title, "version", dfi_version(), "time", now_text(),
+	    "host", host, "commands", results_commands(experiment, rounds),
+	    "paper", experiment->paper, "here", experiment->here, "verdict",
+	    verdict_name(claims_judge(experiment, rows)), "claims",
+	    claims_json(experiment, rows), "rows", rows);
+
+	return result;
+}
+
+bool results_verified(const json_t *result)
+{
+	const json_t *row;
+	size_t i;
+
+	if (json_is_string(json_object_get(result, "skipped")) ||
+	    !json_is_true(json_object_get(result, "succeeded")))
+		return false;
+	json_array_foreach(json_object_get(result, "rows"), i,
+	    row) if (!json_is_true(json_object_get(row,
+			 "verified"))) return false;
+	return true;
+}
+
+static void file_name(const char *folder, const struct experiment *experiment,
+    const char *end, char *name)
+{
+	snprintf(name, PATH_MAX, "%s/%s-%s.json%s", folder, experiment->id,
+	    experiment->name, end);
+}
+
+bool results_store(const char *folder, const struct experiment *experiment,
+    const json_t *result)
+{
+	char name[PATH_MAX], fresh[PATH_MAX];
+
+	file_name(folder, experiment, "", name);
+	file_name(folder, experiment, ".part", fresh);
+	errno = 0;
+	if (json_dump_file(
+		result, fresh, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0 &&
+	    rename(fresh, name) == 0)
+		return true;
+	complain("cannot write %s: %s", name, strerror(errno));
+	unlink(fresh);
+	return false;
+}
+
+json_t *results_load(
+    const char *folder, const struct experiment *experiment, bool complains)
+{
+	char name[PATH_MAX];
+	json_error_t error;
+	json_t *result;
+
+	file_name(folder, experiment, "", name);
+	if (access(name, F_OK) != 0)
+		return NULL;
+	result = json_load_file(name, 0, &error);
+	if (result && json_is_array(json_object_get(result, "rows")) &&
+	    json_is_object(json_object_get(result, "host")))
+		return result;
+	if (complains)
+		complain("%s has no results: %s", name,
+		    result ? "it lacks rows or host" : error.text);
+	json_decref(result);
+	return NULL;
+}

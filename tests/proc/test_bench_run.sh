@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_bench_run.sh BIN_DIR: dfi-bench list shows the experiments, and dfi-bench run writes a
+# file for each, goes on after a stop, and refuses what it can't do.
+set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
+bin=$1
+tmp=$(mktemp -d)
+trap 'end_children; rm -rf "$tmp"' EXIT
+bench=$bin/dfi-bench
+quick=(--seconds 0.001 --repeat 1)
+
+runs() # ARGUMENT...: into out
+{
+	timeout $wait_limit "$bench" run "$@" > "$tmp/out" 2> "$tmp/err" ||
+		fail "run $*: $(cat "$tmp/out" "$tmp/err")"
+}
+
+refused() # STATUS TEXT ARGUMENT...
+{
+	local rc=0
+
+	timeout $wait_limit "$bench" "${@:3}" > "$tmp/out" 2> "$tmp/err" || rc=$?
+	[ $rc = "$1" ] || fail "${*:3}: status $rc"
+	grep -q -- "$2" "$tmp/err" || fail "no '$2' in: $(cat "$tmp/err")"
+}
+
+"$bench" list > "$tmp/list"
+for number in $(seq 16); do
+	grep -q "^E$number  *[a-z]" "$tmp/list" || fail "list lacks E$number"
+done
+[ "$(wc -L < "$tmp/list")" -le 100 ] || fail "list has more than 100 columns"
+"$bench" list e10 > "$tmp/list"
+grep -q 'runs *dfi-bench shuffle ' "$tmp/list" || fail "list e10: $(cat "$tmp/list")"
+
+# Each file has the rows of its commands, as these print them.
+runs E8 sequencer E16 --out "$tmp/results" "${quick[@]}"
+grep -q '^E8 .* agrees$' "$tmp/out" || fail "E8: $(cat "$tmp/out")"
+grep -q '^E16 .* skipped$' "$tmp/out" || fail "E16: $(cat "$tmp/out")"
+cd "$tmp/results"
+ls > "$tmp/files"
+printf '%s\n' B6-sequencer.json E16-replicated-store.json E8-memory.json |
+	diff - "$tmp/files" || fail "not these files"
+for word in '"rows"' '"host"' '"version"' '"series": "one by one"' '"baseline_value"' \
+	'"verified": true' '"commands"' '"verdict"'; do
+	grep -q -- "$word" B6-sequencer.json || fail "B6 lacks $word"
+done
+grep -q '"skipped": "' E16-replicated-store.json || fail "E16 lacks its reason"
+if command -v jq > "$tmp/jq"; then
+	for file in *; do
+		jq -e '.rows | type == "array"' "$file" > "$tmp/jq" || fail "$file is no JSON"
+	done
+	jq -e '.rows | length == 4 and all(.verified)' B6-sequencer.json > "$tmp/jq" ||
+		fail "B6 has not a row for each number of threads"
+fi
+
+# What is finished stays. What a stop has left, and other rounds, are run.
+before=$(stat -c %i B6-sequencer.json)
+echo '{"rows": [' > E8-memory.json
+: > B6-sequencer.json.part
+runs E8 B6 --out . "${quick[@]}"
+[ "$(stat -c %i B6-sequencer.json)" = "$before" ] || fail "B6 was run again"
+grep -q '"verified": true' E8-memory.json || fail "E8 was not run again"
+runs B6 --out . "${quick[@]}" --again
+[ "$(stat -c %i B6-sequencer.json)" != "$before" ] || fail "--again did not run B6"
+before=$(stat -c %i B6-sequencer.json)
+runs B6 --out . --seconds 0.002 --repeat 1
+[ "$(stat -c %i B6-sequencer.json)" != "$before" ] || fail "B6 has other rounds' results"
+# A row that is not verified is no result.
+sed -i '0,/"verified": true/s//"verified": false/' B6-sequencer.json
+runs B6 --out . --seconds 0.002 --repeat 1
+! grep -q '"verified": false' B6-sequencer.json || fail "B6 keeps a wrong result"
+
+# A command that fails fails its experiment, but the others are run.
+rc=0
+DFI_RING_MEMORY_LIMIT=1 timeout $wait_limit "$bench" run B4 E8 --out "$tmp/failed" "${quick[@]}" \
+	> "$tmp/out" 2> "$tmp/err" || rc=$?
+[ $rc = 1 ] || fail "a failure ends with $rc: $(cat "$tmp/out" "$tmp/err")"
+grep -q '^B4 .* FAILED$' "$tmp/out" || fail "B4: $(cat "$tmp/out")"
+grep -q '^E8 ' "$tmp/out" || fail "after B4: $(cat "$tmp/out")"
+
+refused 64 'nearest is sequencer' run sequencr --out .
+refused 64 '--out DIR' run E8
+refused 64 'name experiments' run --out .
+refused 64 'name experiments' run E8 --all --out .
+refused 64 "no experiment 'E99'" list E99
+refused 64 "--nodes '2x'" memory --nodes 2x
+refused 64 "--nodes '64x65'" memory --nodes 64x65
+refused 1 'a file has this name' run E8 --out E8-memory.json
