@@ -53,6 +53,7 @@ struct process_board {
 	int64_t meeting_ns, met_ns;
 	char meet_text[512];      /* of meet_ret */
 	_Atomic int64_t ready_ns; /* since then the creator's flow exists */
+	int64_t closed_ns[2];     /* since then a context is closed, or 0 */
 };
 
 struct board {

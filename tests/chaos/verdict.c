@@ -302,6 +302,51 @@ static bool came_back_together(
 	    !died_ns(trial, process) && left(trial, peer);
 }
 
+static bool over_network(void)
+{
+	const char *transport = getenv("DFI_TRANSPORT");
+
+	return transport &&
+	    (!strcmp(transport, "verbs") || !strcmp(transport, "ofi"));
+}
+
+/* Another target than the holder of the sequencer wanted tuples until then. */
+static bool has_other_target(const struct trial *trial, int64_t at_ns)
+{
+	const struct end_board *target;
+	uint32_t t;
+
+	for (t = trial->plan->n_sources + 1; t < trial->plan->n_ends; t++) {
+		target = &trial->board->ends[t];
+		if (!target->cancelled ||
+		    !was_before(
+			target->acted_ns, at_ns, trial->outcome->limit_ns))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Returns when the sequencer of an ordered flow went that the text of a source
+ * names, or 0. Over a network it goes with the context of target 0, even if
+ * that has cancelled (docs/replicate.md).
+ */
+static int64_t sequencer_gone_ns(const struct trial *trial, uint32_t e)
+{
+	const struct end_board *at = &trial->board->ends[e];
+	uint32_t holder = trial->plan->n_sources;
+	const struct end_plan *plan = &trial->plan->ends[holder];
+
+	if (!trial->plan->ordered || !over_network() ||
+	    !trial->board->ends[holder].cancelled ||
+	    !strstr(at->text, "the flow's sequencer, with target 0 ") ||
+	    !strstr(at->text, "has cancelled and closed its context") ||
+	    !has_other_target(trial, at->failed_ns))
+		return 0;
+	return trial->board->processes[plan->process]
+	    .closed_ns[plan->second_context];
+}
+
 static void check_reset(struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
@@ -317,6 +362,8 @@ static void check_reset(struct trial *trial, uint32_t e)
 		return;
 	}
 	died = end_died_ns(trial, peer);
+	if (!died && trial->plan->ends[e].is_source)
+		died = sequencer_gone_ns(trial, e);
 	if (trial->plan->ends[e].is_source) {
 		if (!died && !left(trial, peer))
 			unjustified(trial, e, "that target has not left");
@@ -537,12 +584,9 @@ static void check_error(struct trial *trial, uint32_t e)
 static bool lost_a_target_at_its_end(const struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
-	const char *transport = getenv("DFI_TRANSPORT");
 
-	return transport &&
-	    (!strcmp(transport, "verbs") || !strcmp(transport, "ofi")) &&
-	    at->closing_ns && at->failed_ns >= at->closing_ns &&
-	    at->close_ret == -ECONNRESET;
+	return over_network() && at->closing_ns &&
+	    at->failed_ns >= at->closing_ns && at->close_ret == -ECONNRESET;
 }
 
 /* It has all tuples that each source has pushed for it. */

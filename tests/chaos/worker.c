@@ -576,6 +576,12 @@ static int note(int ret)
 	return ret;
 }
 
+static void close_context(int i)
+{
+	note(dfi_close(contexts[i]));
+	board->processes[process].closed_ns[i] = now_ns();
+}
+
 static int open_context(struct dfi **dfi)
 {
 	int64_t wait_limit = now_ns() + (int64_t)open_timeout_ms * 1000000;
@@ -655,9 +661,9 @@ static void run_ends(void)
 		pthread_join(ends[i].thread, NULL);
 		free(ends[i].tuples);
 	}
-	note(dfi_close(contexts[1]));
+	close_context(1);
 close:
-	note(dfi_close(contexts[0]));
+	close_context(0);
 }
 
 static void create(void)
@@ -709,7 +715,7 @@ static void create(void)
 		atomic_store(&board->processes[process].ready_ns, now_ns());
 	while (read(STDIN_FILENO, &word, 1) > 0)
 		;
-	note(dfi_close(contexts[0]));
+	close_context(0);
 }
 
 int main(int argc, char **argv)

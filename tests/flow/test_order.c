@@ -410,6 +410,27 @@ static void open_targets(struct dfi_target **targets, uint32_t n)
 		    t % 2 ? rig.dfi : rig.other, "f", t, DFI_NONBLOCK);
 }
 
+/* A source that doesn't block waits until its last segment has its position. */
+static void settle(struct dfi_source *source)
+{
+	int ret;
+
+	while ((ret = dfi_source_flush(source)) == -EAGAIN)
+		yield_times(1);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+}
+
+/* -EAGAIN: a ring is full, and not that a position is on its way. */
+static int push_or_full(struct dfi_source *source, uint64_t index, uint64_t seq)
+{
+	int ret = push(source, index, seq);
+
+	if (ret != -EAGAIN)
+		return ret;
+	settle(source);
+	return push(source, index, seq);
+}
+
 /* A refused tuple has no position in the order. */
 TEST_EACH(source_without_room_holds_up_nobody)
 {
@@ -424,12 +445,14 @@ TEST_EACH(source_without_room_holds_up_nobody)
 	open_targets(targets, 2);
 	for (t = 0; t < 2; t++)
 		sources[t] = open_source(rig.dfi, "f", t, DFI_NONBLOCK);
-	while (!(ret = push(sources[0], 0, n)))
+	while (!(ret = push_or_full(sources[0], 0, n)))
 		n++;
 	cr_assert_eq(ret, -EAGAIN, "%s", dfi_errmsg());
 	cr_assert_eq(n, RING);
 	for (i = 0; i < RING; i++)
-		cr_assert_eq(push(sources[1], 1, i), 0);
+		cr_assert_eq(
+		    push_or_full(sources[1], 1, i), 0, "%s", dfi_errmsg());
+	settle(sources[1]);
 	/* In the order in which they were sent. */
 	for (t = 0; t < 2; t++) {
 		for (i = 0; i < n; i++)
@@ -518,6 +541,68 @@ TEST_EACH(target_that_cancels_is_left_out)
 			if (t != gone)
 				expect_last(targets[t], 0);
 		cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	}
+}
+
+/*
+ * The sequencer goes with the context of target 0, which may show before the
+ * cancellation does. Nobody needs a position then.
+ */
+TEST_EACH(last_target_that_cancels_takes_the_sequencer)
+{
+	struct dfi_flow_attr attr = flow_attr(2, 1);
+	struct dfi_source *sources[2];
+	struct dfi_target *target;
+	struct dfi *holder;
+	int round;
+
+	for (round = 0; round < 5; round++) {
+		holder = rig_join(&rig);
+		create(&attr);
+		target = open_target(holder, "f", 0, 0);
+		sources[0] = open_source(rig.dfi, "f", 0, 0);
+		sources[1] = open_source(rig.other, "f", 1, DFI_NONBLOCK);
+		cr_assert_eq(push(sources[0], 0, 0), 0);
+		cr_assert_eq(push(sources[1], 1, 0), 0);
+		cr_assert_eq(dfi_target_cancel(target), 0);
+		cr_assert_eq(dfi_target_close(target), 0);
+		cr_assert_eq(dfi_close(holder), 0, "%s", dfi_errmsg());
+		cr_assert_eq(
+		    dfi_source_close(sources[0]), 0, "%s", dfi_errmsg());
+		cr_assert_eq(
+		    dfi_source_close(sources[1]), 0, "%s", dfi_errmsg());
+		cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	}
+}
+
+/* The others still need positions, which only memory can give. */
+TEST_EACH(others_fail_when_the_context_of_target_0_is_closed)
+{
+	struct dfi_flow_attr attr = flow_attr(1, 2);
+	struct dfi *holder = rig_join(&rig);
+	struct dfi_target *targets[2];
+	struct dfi_source *source;
+	int ret;
+
+	create(&attr);
+	targets[0] = open_target(holder, "f", 0, 0);
+	targets[1] = open_target(rig.dfi, "f", 1, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	cr_assert_eq(push(source, 0, 0), 0);
+	cr_assert_eq(dfi_target_cancel(targets[0]), 0);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	cr_assert_eq(dfi_close(holder), 0, "%s", dfi_errmsg());
+	ret = dfi_source_flush(source);
+	if (over_network() || replication == DFI_REPLICATION_MULTICAST) {
+		assert_error(ret, -ECONNRESET, "flow 'f'", "target 0",
+		    "has cancelled and closed its context");
+		cr_assert_eq(dfi_source_close(source), -ECONNRESET);
+		expect_last(targets[1], -ECANCELED);
+	} else {
+		cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+		cr_assert_eq(dfi_source_close(source), 0);
+		expect_tuple(targets[1], 0, 0);
+		expect_last(targets[1], 0);
 	}
 }
 

@@ -388,6 +388,8 @@ static int check_whole(struct dfi_source *source)
 	for (t = 0; t < source->n_remotes; t++) {
 		life = source_target_life(source, t);
 		if (life == TARGET_GONE)
+			life = dfi__source_settled_life(source, t);
+		if (life == TARGET_GONE)
 			return dfi__peers_lost(&source->targets, t);
 		if (!source->replica_writer || !wanted)
 			wanted = life != TARGET_CANCELLED;

@@ -131,6 +131,13 @@ int dfi__source_open(struct dfi *dfi, const struct kind *kind,
 /* Open the ring of each target that wants tuples. */
 int dfi__source_open_rings(struct dfi_source *source, int64_t deadline);
 
+/* Errors that the end of a target's context can have caused. */
+static inline bool source_is_unreachable(int err)
+{
+	return err == -ECONNREFUSED || err == -ECONNRESET ||
+	    err == -ETIMEDOUT || err == -EHOSTUNREACH;
+}
+
 /*
  * A target could not be reached (err). Return the error of the call:
  * -ECONNRESET if the target has gone meanwhile.
@@ -283,6 +290,14 @@ static inline enum target_life source_target_life(
 		return TARGET_GONE;
 	return TARGET_STAYS;
 }
+
+/*
+ * Take in what has arrived from a target, and return its life. A connection
+ * that breaks shows before the last credit that came over it is taken, which
+ * says whether the target has cancelled.
+ */
+enum target_life dfi__source_settled_life(
+    struct dfi_source *source, uint32_t target);
 
 /*
  * A target has left or can't be written any more. 0: the source continues

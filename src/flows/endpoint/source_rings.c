@@ -245,10 +245,8 @@ int dfi__source_target_was_gone(
 	int64_t wait_limit = clock_now_ns() + REGISTRY_SAYS_NS;
 	char text[ERROR_TEXT_SIZE];
 
-	if (err != -ECONNREFUSED && err != -ECONNRESET && err != -ETIMEDOUT &&
-	    err != -EHOSTUNREACH)
+	if (!source_is_unreachable(err))
 		return err;
-
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
 	if (dfi__peers_await_gone(&source->targets, target,
 		wait_limit < deadline ? wait_limit : deadline))

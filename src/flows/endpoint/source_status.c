@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include "base/error.h"
 #include "base/error_list.h"
+#include "transport/transport.h"
 
 int dfi__source_fail(struct dfi_source *source, int err)
 {
@@ -111,9 +112,22 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 	source_close_lane(source, target);
 }
 
+enum target_life dfi__source_settled_life(
+    struct dfi_source *source, uint32_t target)
+{
+	const struct remote *remote = source->rings[target].remote;
+	enum target_life life = source_target_life(source, target);
+
+	if (life == TARGET_CANCELLED || !remote ||
+	    !remote->transport->ops->settle)
+		return life;
+	remote->transport->ops->settle(remote->transport);
+	return source_target_life(source, target);
+}
+
 int dfi__source_target_left(struct dfi_source *source, uint32_t target)
 {
-	if (source_target_life(source, target) != TARGET_CANCELLED)
+	if (dfi__source_settled_life(source, target) != TARGET_CANCELLED)
 		return dfi__source_fail(
 		    source, dfi__peers_lost(&source->targets, target));
 	forget_target(source, target);

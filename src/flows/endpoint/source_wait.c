@@ -232,7 +232,7 @@ static int fail_drain(struct dfi_source *source, const struct drain_wait *wait,
 {
 	uint32_t target = wait->base.target;
 
-	if (source_target_life(source, target) == TARGET_CANCELLED)
+	if (dfi__source_settled_life(source, target) == TARGET_CANCELLED)
 		return 0;
 	if (!ret && source_aborted(source) &&
 	    peers_state(&source->targets, target) == PEER_PRESENT)

@@ -23,10 +23,20 @@ static inline struct merge *merge_of(const struct dfi_target *target)
 	return target->state;
 }
 
+struct order_source {
+	struct shared_counter_user sequencer;
+	int64_t lost_at; /* when its connection was found broken; 0: it isn't */
+};
+
+static inline struct order_source *order_of(const struct dfi_source *source)
+{
+	return source->state;
+}
+
 static inline struct shared_counter_user *sequencer_of(
     const struct dfi_source *source)
 {
-	return source->state;
+	return &order_of(source)->sequencer;
 }
 
 static int reserve_sequencer(struct dfi_target *target)
@@ -186,19 +196,69 @@ int dfi__order_check(const struct dfi_target *target)
 	    position_of(merge->positions[ring]));
 }
 
+/* ---- A sequencer that is gone ------------------------------------------- */
+
+/*
+ * How long the news of its holder may come after the end of its connection: on
+ * the connection of the holder's ring, or from the registry.
+ */
+#define NEWS_NS (NS_PER_S / 2)
+
+/* Leave out the targets that have cancelled; returns whether others are left.
+ */
+static bool has_targets(struct dfi_source *source)
+{
+	bool others = false;
+	uint32_t t;
+
+	for (t = 0; t < source->n_remotes; t++) {
+		if (!source->rings[t].cancelled &&
+		    source_target_life(source, t) == TARGET_CANCELLED)
+			(void)dfi__source_target_left(source, t);
+		others |= !source->rings[t].cancelled;
+	}
+	return others;
+}
+
+/* The connection broke, but it is not known yet how the holder has ended. */
+static bool awaits_news(struct dfi_source *source)
+{
+	struct order_source *order = order_of(source);
+	int64_t now = clock_now_ns();
+
+	if (!order->lost_at)
+		order->lost_at = now;
+	return dfi__source_settled_life(source, HOLDER) == TARGET_STAYS &&
+	    now - order->lost_at < NEWS_NS;
+}
+
+static int fail_holder(struct dfi_source *source, int err)
+{
+	bool cancelled = source_target_life(source, HOLDER) ==
+		TARGET_CANCELLED &&
+	    source_is_unreachable(err);
+	char name[256];
+
+	dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
+	return dfi__fail_within(cancelled ? -ECONNRESET : err,
+	    "flow '%s': source %u: the flow's sequencer, with %s%s",
+	    source->flow.name, source->index, name,
+	    cancelled ? ", which has cancelled and closed its context" : "");
+}
+
 /* The draw() of the replica writer. */
 static int draw(void *arg, uint64_t *position)
 {
 	struct dfi_source *source = arg;
-	char name[256];
 	int ret = shared_counter_take(sequencer_of(source), 1, position);
 
 	if (likely(ret >= 0))
 		return ret;
-	dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
-	return dfi__fail_within(ret,
-	    "flow '%s': source %u: the flow's sequencer, with %s",
-	    source->flow.name, source->index, name);
+	if (awaits_news(source))
+		return 0;
+	/* The segment is for nobody, so its position does not matter. */
+	*position = 0;
+	return has_targets(source) ? fail_holder(source, ret) : 1;
 }
 
 /* ---- Positions that are on their way ------------------------------------ */
@@ -227,7 +287,8 @@ static bool is_drawn_or_end(struct dfi_source *source)
 	return !replica_waits(source->replica_writer) ||
 	    dfi__replica_drawn(source->replica_writer) ||
 	    source_aborted(source) || source_interrupted(source) ||
-	    dfi__replica_has_left(source);
+	    dfi__replica_has_left(source) ||
+	    (order_of(source)->lost_at && !source->wait.unwoken);
 }
 
 static bool position_or_end(void *arg)
@@ -274,16 +335,19 @@ static bool arm_descriptor(struct dfi_source *source)
 	struct notify *notify = source->notify;
 	_Atomic uint32_t *word = dfi__shared_counter_wait_word(
 	    sequencer_of(source));
-	bool fresh;
+	bool fresh, there;
 
 	dfi__notify_drain(notify);
 	fresh = dfi__notify_announce(notify, &notify->self.word);
 	fresh = dfi__notify_announce(notify, word) || fresh;
-	dfi__notify_sleep(notify, fresh, false,
+	source->wait.unwoken = order_of(source)->lost_at;
+	dfi__notify_sleep(notify, fresh, source->wait.unwoken,
 	    atomic_peek(&source->replica_writer->lane.segments),
 	    DEADLINE_NEVER);
 	dfi__shared_counter_arm(sequencer_of(source));
-	return is_drawn_or_end(source);
+	there = is_drawn_or_end(source);
+	source->wait.unwoken = false;
+	return there;
 }
 
 /* Wait as long as the handle allows; releases the lock meanwhile. */
@@ -301,6 +365,8 @@ static bool await_position(struct dfi_source *source)
 	/* The usual tick reports a target's ring. */
 	time->tick = log_wait;
 	source->wait.arm = arm_sequencer;
+	/* News of a lost holder wakes other words, or none. */
+	source->wait.unwoken = order_of(source)->lost_at;
 	source->wait.fenced = true;
 	source->wait.arm_arg = &wait;
 	/*
@@ -313,6 +379,7 @@ static bool await_position(struct dfi_source *source)
 	    &source->wait, word, time, position_or_end, &wait, WAIT_QUEUE_COST);
 	source_lock(source);
 	atomic_set(&source->targets.sleeping, NULL);
+	source->wait.unwoken = false;
 	time->tick = tick;
 	return there;
 }
@@ -357,21 +424,25 @@ int dfi__order_open_source(struct dfi_source *source, int64_t deadline)
 {
 	struct wait_limit wait_limit = { deadline, holder_is_gone, source };
 	const struct endpoint *holder = &source->targets.peer[HOLDER].endpoint;
-	char name[256];
 	int ret;
 
-	source->state = calloc(1, sizeof(struct shared_counter_user));
+	source->state = calloc(1, sizeof(struct order_source));
 	if (!source->state)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
+	if (!has_targets(source))
+		return 0;
 	ret = dfi__shared_counter_open(source->dfi,
 	    (enum dfi_transport)source->flow.transport, &holder->node,
 	    &holder->sequencer, &wait_limit, sequencer_of(source));
 	if (ret < 0) {
-		dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
-		return dfi__fail_within(ret,
-		    "flow '%s': source %u: the flow's sequencer, with %s",
-		    source->flow.name, source->index, name);
+		ret = dfi__source_target_was_gone(
+		    source, HOLDER, ret, deadline);
+		if (!has_targets(source))
+			return 0;
+		return peers_state(&source->targets, HOLDER) == PEER_GONE
+		    ? ret
+		    : fail_holder(source, ret);
 	}
 	source->replica_writer->draw = draw;
 	source->replica_writer->draw_arg = source;
