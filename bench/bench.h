@@ -21,5 +21,6 @@ int bench_setup(int argc, char **argv);
 int bench_memory(int argc, char **argv);
 int bench_list(int argc, char **argv);
 int bench_run(int argc, char **argv);
+int bench_tcp(int argc, char **argv);
 
 #endif

@@ -80,6 +80,7 @@ struct board {
 	struct plan plan;
 	struct histogram trips; /* JOB_ECHO_*: in ticks */
 	double ticks_per_ns;
+	double seconds; /* JOB_RIVAL: by its own clock; 0: it has none */
 	struct seat seats[];
 };
 

@@ -27,6 +27,7 @@ static const struct {
 	{ "latency", bench_latency, "round trips over two latency flows" },
 	{ "idle", bench_idle, "processor time of a waiting target" },
 	{ "sequencer", bench_sequencer, "numbers taken of a sequencer" },
+	{ "tcp", bench_tcp, "flows over TCP beside other ways over TCP" },
 	{ "setup", bench_setup, "time to set up and remove a flow" },
 	{ "memory", bench_memory, "memory of the rings of a node, planned" },
 	{ "list", bench_list, "experiments: what the paper shows, and ours" },

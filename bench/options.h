@@ -158,6 +158,25 @@ struct run_options {
 	struct rounds rounds;
 };
 
+/* What is measured beside rivals. */
+enum measure {
+	MEASURE_SEGMENTS = 0, /* bandwidth, tuples built in segments */
+	MEASURE_BATCHES,      /* bandwidth, batches of small tuples */
+	MEASURE_TRIPS,        /* round trips */
+	N_MEASURES,
+};
+
+#define MAX_SEGMENT_SIZES 4
+
+struct tcp_options {
+	struct common_options common;
+	uint32_t measures[N_MEASURES]; /* enum measure */
+	uint32_t n_measures;
+	uint32_t segment_sizes[MAX_SEGMENT_SIZES]; /* if none is asked for */
+	uint32_t n_segment_sizes;
+	uint64_t iterations;
+};
+
 /* argv[0] is the subcommand. */
 void raw_options_parse(int argc, char **argv, struct raw_options *options);
 void shuffle_options_parse(
@@ -175,5 +194,6 @@ void setup_options_parse(int argc, char **argv, struct setup_options *options);
 void memory_options_parse(
     int argc, char **argv, struct memory_options *options);
 void run_options_parse(int argc, char **argv, struct run_options *options);
+void tcp_options_parse(int argc, char **argv, struct tcp_options *options);
 
 #endif

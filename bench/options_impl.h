@@ -49,6 +49,7 @@ enum key {
 	KEY_ALL,
 	KEY_OUT,
 	KEY_AGAIN,
+	KEY_MEASURE,
 };
 
 /* The parser of common options, as a child of a subcommand's parser. */

@@ -52,6 +52,7 @@ uint64_t plan_data_size(const struct plan *plan)
 		return 2 * raw_ring_size(&plan->geometry, 1);
 	case JOB_ECHO_RAW:
 	case JOB_FETCH_ADD:
+	case JOB_RIVAL:
 		return LINES_SIZE;
 	default:
 		return 0;

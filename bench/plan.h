@@ -21,6 +21,7 @@ enum job_kind {
 	JOB_FETCH_ADD, /* the same from a bare word */
 	JOB_COMBINE,   /* sums by key, through a combiner flow */
 	JOB_FOLD,      /* the same by a loop over memory */
+	JOB_RIVAL,     /* tuples, or round trips, over TCP, without flows */
 	N_JOBS,
 };
 
@@ -38,6 +39,16 @@ enum echo {
 	ECHO_TWO_LINES = 0, /* one for each direction */
 	ECHO_ONE_LINE,      /* one for both */
 	ECHO_YIELD,         /* two; the waiting end yields its processor */
+};
+
+/* Who does JOB_RIVAL: rival.h. */
+enum rival_kind {
+	RIVAL_FABRIC = 0,
+	RIVAL_IPERF3,
+	RIVAL_SEND,
+	RIVAL_ZEROMQ,
+	RIVAL_PINGPONG,
+	N_RIVALS,
 };
 
 /* How the target of JOB_IDLE waits. */
@@ -77,6 +88,7 @@ struct plan {
 			    taken */
 	uint64_t idle_ns;
 	uint32_t how;                 /* enum how */
+	uint32_t rival;               /* enum rival_kind */
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
 	char flow[PLAN_NAME_SIZE];    /* or the sequencer's name */
 	char back[PLAN_NAME_SIZE];    /* the flow of the responses */

@@ -306,6 +306,7 @@ bool runner_prepare(struct runner *runner, const struct plan *plan)
 	struct board *board = runner->board;
 
 	board->plan = *plan;
+	board->seconds = 0;
 	if (board_clear_data(board) < 0) {
 		complain("clearing shared memory: %s", strerror(errno));
 		return false;
@@ -370,6 +371,8 @@ bool runner_round(
 		add_tally(&tally, &message.tally);
 	}
 	fill_outcome(plan, &tally, outcome);
+	if (runner->board->seconds > 0)
+		outcome->seconds = runner->board->seconds;
 	return true;
 }
 

@@ -240,6 +240,30 @@ const char *mode_name(uint32_t mode)
 	return names[mode];
 }
 
+const char *measure_name(uint32_t measure)
+{
+	static const char *const names[] = {
+		[MEASURE_SEGMENTS] = "segments",
+		[MEASURE_BATCHES] = "batches",
+		[MEASURE_TRIPS] = "trips",
+	};
+
+	return names[measure];
+}
+
+const char *rival_name(uint32_t rival)
+{
+	static const char *const names[] = {
+		[RIVAL_FABRIC] = "fi_write",
+		[RIVAL_IPERF3] = "iperf3",
+		[RIVAL_SEND] = "send",
+		[RIVAL_ZEROMQ] = "zeromq",
+		[RIVAL_PINGPONG] = "fi_pingpong",
+	};
+
+	return names[rival];
+}
+
 const char *combining_name(uint32_t combining)
 {
 	static const char *const names[] = {

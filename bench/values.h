@@ -59,6 +59,10 @@ const char *how_name(uint32_t how);
 /* Names of enum replicate_mode. */
 const char *mode_name(uint32_t mode);
 
+/* Names of enum measure and enum rival_kind. */
+const char *measure_name(uint32_t measure);
+const char *rival_name(uint32_t rival);
+
 /* Names of enum dfi_source_combining; "on" is adaptive. */
 const char *combining_name(uint32_t combining);
 

@@ -32,6 +32,7 @@ static const struct job *const jobs[N_JOBS] = {
 	[JOB_FETCH_ADD] = &fetch_add_job,
 	[JOB_COMBINE] = &flow_job,
 	[JOB_FOLD] = &fold_job,
+	[JOB_RIVAL] = &rival_job,
 };
 
 const struct job *job_of(enum job_kind kind)

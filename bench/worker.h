@@ -43,7 +43,7 @@ const struct job *job_of(enum job_kind kind);
 
 extern const struct job flow_job, raw_job, copy_job, echo_flow_job;
 extern const struct job echo_raw_job, idle_job;
-extern const struct job sequencer_job, fetch_add_job, fold_job;
+extern const struct job sequencer_job, fetch_add_job, fold_job, rival_job;
 
 /* Record an error at the seat, with dfi_errmsg(). Returns ret. */
 int worker_fail(struct worker *worker, int ret, const char *what);

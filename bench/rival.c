@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of rivals, and what they share. */
+#include "rival.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define AWAIT_NS (UINT64_C(10) * 1000 * 1000 * 1000)
+#define LOOK_NS (1000 * 1000)
+
+static const struct rival *const rivals[N_RIVALS] = {
+#ifdef DFI_BENCH_FABRIC
+	[RIVAL_FABRIC] = &rival_fabric,
+#endif
+#ifdef DFI_BENCH_ZEROMQ
+	[RIVAL_ZEROMQ] = &rival_zeromq,
+#endif
+	[RIVAL_SEND] = &rival_send,
+	[RIVAL_IPERF3] = &rival_iperf3,
+	[RIVAL_PINGPONG] = &rival_pingpong,
+};
+
+const struct rival *rival_of(enum rival_kind kind)
+{
+	return rivals[kind];
+}
+
+/* ---- The job ----------------------------------------------------------- */
+
+static int prepare(struct worker *worker)
+{
+	return rivals[worker->plan->rival]->job.prepare(worker);
+}
+
+static int run(struct worker *worker)
+{
+	return rivals[worker->plan->rival]->job.run(worker);
+}
+
+static void finish(struct worker *worker)
+{
+	rivals[worker->plan->rival]->job.finish(worker);
+}
+
+/* Tables, and the rings of both ends. */
+static uint64_t needs(const struct plan *plan)
+{
+	return plan_tables_size(plan) +
+	    2 * (uint64_t)plan->geometry.segment_size *
+	    plan->geometry.segment_count;
+}
+
+const struct job rival_job = {
+	.needs = needs,
+	.prepare = prepare,
+	.run = run,
+	.finish = finish,
+};
+
+/* ---- Meeting ----------------------------------------------------------- */
+
+/* In the data area. */
+struct meeting {
+	_Atomic uint32_t published;
+	struct rival_address address;
+};
+
+static struct meeting *meeting_of(struct worker *worker)
+{
+	return (struct meeting *)(void *)board_data(worker->board);
+}
+
+void rival_publish(struct worker *worker, const struct rival_address *address)
+{
+	struct meeting *meeting = meeting_of(worker);
+
+	meeting->address = *address;
+	atomic_store(&meeting->published, 1);
+}
+
+int rival_await(struct worker *worker, struct rival_address *address)
+{
+	struct meeting *meeting = meeting_of(worker);
+	uint64_t until = now_ns() + AWAIT_NS;
+	struct timespec look = { .tv_nsec = LOOK_NS };
+
+	while (!atomic_load(&meeting->published)) {
+		if (atomic_load(&worker->board->failed) || now_ns() > until) {
+			errno = ETIMEDOUT;
+			return worker_fail_errno(worker, "the other end");
+		}
+		nanosleep(&look, NULL);
+	}
+	*address = meeting->address;
+	return 0;
+}
+
+static struct sockaddr_in loopback(uint32_t port)
+{
+	return (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+}
+
+int rival_listen(uint32_t *port)
+{
+	struct sockaddr_in address = loopback(0);
+	socklen_t size = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	if (bind(fd, (struct sockaddr *)&address, size) == 0 &&
+	    listen(fd, 1) == 0 &&
+	    getsockname(fd, (struct sockaddr *)&address, &size) == 0) {
+		*port = ntohs(address.sin_port);
+		return fd;
+	}
+	close(fd);
+	return -1;
+}
+
+int rival_connect(uint32_t port)
+{
+	struct sockaddr_in address = loopback(port);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 ||
+	    connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* ---- Tuples ------------------------------------------------------------ */
+
+struct fill {
+	char *to;
+	uint64_t n;
+	struct pattern pattern;
+};
+
+static force_inline int fill_sized(struct fill *fill, size_t tuple_size)
+{
+	struct pattern pattern = fill->pattern;
+	char *to = fill->to;
+	uint64_t i;
+
+	for (i = 0; i < fill->n; i++, to += tuple_size)
+		tuple_fill(to, tuple_size, &pattern);
+	fill->pattern = pattern;
+	return 0;
+}
+
+static int fill_by_size(struct fill *fill, size_t tuple_size)
+{
+	RETURN_BY_SIZE(fill_sized, fill, tuple_size);
+}
+
+void rival_fill(
+    char *to, uint64_t n, size_t tuple_size, struct pattern *pattern)
+{
+	struct fill fill = { .to = to, .n = n, .pattern = *pattern };
+
+	(void)fill_by_size(&fill, tuple_size);
+	*pattern = fill.pattern;
+}
+
+struct intake {
+	const char *from;
+	uint64_t n;
+	struct word_sum *sum;
+};
+
+static force_inline int sum_sized(struct intake *intake, size_t tuple_size)
+{
+	const char *from = intake->from;
+	struct word_sum part = { 0 };
+	uint64_t i;
+
+	for (i = 0; i < intake->n; i++, from += tuple_size)
+		tuple_sum(from, tuple_size, &part);
+	word_sum_add(intake->sum, &part);
+	return 0;
+}
+
+static int sum_by_size(struct intake *intake, size_t tuple_size)
+{
+	RETURN_BY_SIZE(sum_sized, intake, tuple_size);
+}
+
+void rival_sum(
+    const char *from, uint64_t n, size_t tuple_size, struct word_sum *sum)
+{
+	struct intake intake = { .from = from, .n = n, .sum = sum };
+
+	(void)sum_by_size(&intake, tuple_size);
+}
+
+void rival_done(struct worker *worker, uint64_t tuples, uint64_t sum)
+{
+	worker->seat->tuples = tuples;
+	worker->seat->sum = sum;
+	worker->seat->bad = 0;
+}

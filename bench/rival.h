@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rivals: other ways to bring the same tuples from a source to a target over
+ * TCP. Each has a file, with the three steps of a job. Those whose library was
+ * not found when dfi-bench was configured are left out; programs are looked for
+ * when they are needed.
+ *
+ *	rival_fabric.c    a bare loop of libfabric's remote writes
+ *	rival_send.c      one send(2) for each tuple
+ *	rival_zeromq.c    ZeroMQ, a message for each segment
+ *	rival_iperf3.c    the program iperf3
+ *	rival_pingpong.c  the program fi_pingpong
+ *	rival_program.c   how programs are run
+ */
+#ifndef DFI_BENCH_RIVAL_H
+#define DFI_BENCH_RIVAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "worker.h"
+
+struct rival {
+	/* What it is, with its version; NULL: it is not installed. */
+	const char *(*version)(void);
+	struct job job;
+};
+
+/* Returns the rival of a kind; NULL: this build lacks it. */
+const struct rival *rival_of(enum rival_kind kind);
+
+extern const struct rival rival_fabric, rival_send, rival_zeromq;
+extern const struct rival rival_iperf3, rival_pingpong;
+
+/* ---- Both ends meet through the board's data area ---------------------- */
+
+/* The target's end, for the source. */
+struct rival_address {
+	uint32_t port;
+	uint64_t at, key; /* of a ring */
+};
+
+void rival_publish(struct worker *worker, const struct rival_address *address);
+
+/* Wait for it. 0, or a negative errno value with the seat's error. */
+int rival_await(struct worker *worker, struct rival_address *address);
+
+/* A socket that listens at a free port of 127.0.0.1, or -1 with errno. */
+int rival_listen(uint32_t *port);
+int rival_connect(uint32_t port);
+
+/* ---- Work on tuples ---------------------------------------------------- */
+
+/* How many tuples a segment has. */
+static inline uint64_t rival_batch(const struct plan *plan)
+{
+	uint64_t n = plan->geometry.segment_size / plan->tuple_size;
+
+	return n ? n : 1;
+}
+
+/* The same fills and sums as at a flow's ends. */
+void rival_fill(
+    char *to, uint64_t n, size_t tuple_size, struct pattern *pattern);
+void rival_sum(
+    const char *from, uint64_t n, size_t tuple_size, struct word_sum *sum);
+
+/* The results of this end: all tuples, and the sum of what came or was sent. */
+void rival_done(struct worker *worker, uint64_t tuples, uint64_t sum);
+
+/* ---- Programs ---------------------------------------------------------- */
+
+struct rival_program {
+	pid_t pid; /* 0: none runs */
+	int out;   /* what it prints on stdout */
+};
+
+/* The program ends with this process. 0, or -1 with errno. */
+int rival_start(struct rival_program *program, const char *const *argv);
+
+/*
+ * Read what it prints until its end, or until a line has the text `until`,
+ * which may be NULL, or the buffer is full. Returns whether it had that text,
+ * or, without one, has ended with status 0.
+ */
+bool rival_read(
+    struct rival_program *program, const char *until, char *text, size_t size);
+
+void rival_stop(struct rival_program *program);
+
+/* The first line that a program prints; NULL: it can't be run. */
+const char *rival_first_line(const char *const *argv, char *line, size_t size);
+
+#endif
