@@ -146,17 +146,21 @@ static void expect_key(const struct open_key *key, const char *text)
 	cr_assert_eq(read.source, key->source);
 	cr_assert_eq(read.target, key->target);
 	cr_assert_eq(read.number, key->number);
+	cr_assert_eq(read.incarnation, key->incarnation);
 }
 
 Test(open_keys, what_is_written_is_read)
 {
 	expect_key(&(struct open_key){ .kind = OPEN_KEY_ASSIGN }, "assign");
 	expect_key(
-	    &(struct open_key){ .kind = OPEN_KEY_HAND, .target = 2 }, "hand/2");
-	expect_key(
 	    &(struct open_key){
-		.kind = OPEN_KEY_PAIR, .target = 2, .source = 1 },
-	    "pairs/2/1");
+		.kind = OPEN_KEY_HAND, .target = 2, .incarnation = 77 },
+	    "hand/2/77");
+	expect_key(&(struct open_key){ .kind = OPEN_KEY_PAIR,
+		       .target = 2,
+		       .incarnation = 78,
+		       .source = 1 },
+	    "pairs/2/78/1");
 	expect_key(&(struct open_key){ .kind = OPEN_KEY_SOURCE, .source = 0 },
 	    "sources/0");
 	expect_key(&(struct open_key){ .kind = OPEN_KEY_TABLE,
@@ -171,10 +175,12 @@ Test(open_keys, the_longest_fits)
 	char text[OPEN_KEY_SIZE];
 	struct open_key key = { .kind = OPEN_KEY_PAIR,
 		.source = UINT32_MAX,
-		.target = UINT32_MAX };
+		.target = UINT32_MAX,
+		.incarnation = UINT64_MAX };
 
 	dfi__open_key_write(text, &key);
-	cr_assert_str_eq(text, "pairs/4294967295/4294967295");
+	cr_assert_str_eq(
+	    text, "pairs/4294967295/18446744073709551615/4294967295");
 	key.kind = OPEN_KEY_TABLE;
 	key.number = UINT64_MAX;
 	dfi__open_key_write(text, &key);
@@ -184,11 +190,12 @@ Test(open_keys, the_longest_fits)
 Test(open_keys, others_are_refused)
 {
 	static const char *const texts[] = { "", "assign/", "assigned", "hand",
-		"hand/", "hand/3", "hand/-1", "hand/+1", "hand/01", "hand/1 ",
-		"pairs/1", "pairs/1/", "pairs/3/0", "pairs/0/2", "pairs/1/1/1",
-		"sources/2", "sources/4294967296", "tables/0", "tables/x",
-		"tables/", "tables/18446744073709551616",
-		"tables/99999999999999999999", "targets/3", "views/1" };
+		"hand/", "hand/3/7", "hand/-1/7", "hand/+1/7", "hand/01/7",
+		"hand/1/7 ", "hand/1", "hand/1/", "pairs/1/7", "pairs/1/7/",
+		"pairs/3/7/0", "pairs/0/7/2", "pairs/1/7/1/1", "sources/2",
+		"sources/4294967296", "tables/0", "tables/x", "tables/",
+		"tables/18446744073709551616", "tables/99999999999999999999",
+		"targets/3", "views/1" };
 	struct open_key key;
 	size_t i;
 

@@ -13,11 +13,13 @@ void dfi__open_key_write(char text[OPEN_KEY_SIZE], const struct open_key *key)
 		snprintf(text, OPEN_KEY_SIZE, "assign");
 		break;
 	case OPEN_KEY_HAND:
-		snprintf(text, OPEN_KEY_SIZE, "hand/%" PRIu32, key->target);
+		snprintf(text, OPEN_KEY_SIZE, "hand/%" PRIu32 "/%" PRIu64,
+		    key->target, key->incarnation);
 		break;
 	case OPEN_KEY_PAIR:
-		snprintf(text, OPEN_KEY_SIZE, "pairs/%" PRIu32 "/%" PRIu32,
-		    key->target, key->source);
+		snprintf(text, OPEN_KEY_SIZE,
+		    "pairs/%" PRIu32 "/%" PRIu64 "/%" PRIu32, key->target,
+		    key->incarnation, key->source);
 		break;
 	case OPEN_KEY_SOURCE:
 		snprintf(text, OPEN_KEY_SIZE, "sources/%" PRIu32, key->source);
@@ -60,6 +62,16 @@ static const char *read_seat(const char *text, uint32_t n, uint32_t *seat)
 	return end;
 }
 
+/* "<target>/<incarnation>" */
+static const char *read_target(
+    const char *text, uint32_t n_targets, struct open_key *key)
+{
+	const char *end = read_seat(text, n_targets, &key->target);
+
+	return end && *end == '/' ? read_number(end + 1, &key->incarnation)
+				  : NULL;
+}
+
 static bool begins(const char *text, const char *with, const char **rest)
 {
 	size_t length = strlen(with);
@@ -78,10 +90,10 @@ bool dfi__open_key_read(const char *text, uint32_t n_sources,
 		key->kind = OPEN_KEY_ASSIGN;
 	} else if (begins(text, "hand/", &end)) {
 		key->kind = OPEN_KEY_HAND;
-		end = read_seat(end, n_targets, &key->target);
+		end = read_target(end, n_targets, key);
 	} else if (begins(text, "pairs/", &end)) {
 		key->kind = OPEN_KEY_PAIR;
-		end = read_seat(end, n_targets, &key->target);
+		end = read_target(end, n_targets, key);
 		end = end && *end == '/'
 		    ? read_seat(end + 1, n_sources, &key->source)
 		    : NULL;

@@ -12,8 +12,8 @@
 
 enum open_key_kind {
 	OPEN_KEY_ASSIGN = 1, /* assign */
-	OPEN_KEY_HAND,       /* hand/<target> */
-	OPEN_KEY_PAIR,       /* pairs/<target>/<source> */
+	OPEN_KEY_HAND,       /* hand/<target>/<incarnation> */
+	OPEN_KEY_PAIR,       /* pairs/<target>/<incarnation>/<source> */
 	OPEN_KEY_SOURCE,     /* sources/<source> */
 	OPEN_KEY_TABLE,      /* tables/<number> */
 	OPEN_KEY_TARGET,     /* targets/<target> */
@@ -22,10 +22,11 @@ enum open_key_kind {
 struct open_key {
 	enum open_key_kind kind;
 	uint32_t source, target; /* 0 in kinds without it */
+	uint64_t incarnation;    /* of the target; likewise */
 	uint64_t number;         /* of a table */
 };
 
-#define OPEN_KEY_SIZE 32 /* the longest, with its NUL */
+#define OPEN_KEY_SIZE 56 /* the longest, with its NUL */
 
 void dfi__open_key_write(char text[OPEN_KEY_SIZE], const struct open_key *key);
 
