@@ -3,8 +3,8 @@
  * dfi-info: the content of a registry. "flows" lists the published flows and
  * their attached endpoints, "nodes" the member processes, "stat" the counters
  * of their sources and targets (info_stat.c). Without a registry, "devices"
- * lists the RDMA devices of this host, and "config" the settings of a program
- * that is started from here.
+ * lists what this host reaches others by, and "config" the settings of a
+ * program that is started from here.
  */
 #include <argp.h>
 #include <dfi/dfi.h>
@@ -188,22 +188,56 @@ static int add_node(void *arg, const struct dfi_node_info *info)
 	return 0;
 }
 
+static json_t *device_row(const struct dfi_device_info *info)
+{
+	return json_pack("{ss ss si ss ss ss ss si si ss sb sb sb so}",
+	    "transport", info->transport, "device", info->device, "port",
+	    (int)info->port, "interface", info->interface, "address",
+	    info->address, "state", info->state, "link_layer", info->link_layer,
+	    "mtu", (int)info->mtu, "gid_index", (int)info->gid_index, "gid",
+	    info->gid, "usable", !info->reason[0], "chosen", (int)info->chosen,
+	    "plain_text", (int)info->plain_text, "reason",
+	    info_text_json(info->reason));
+}
+
+static bool is_ofi(const struct dfi_device_info *info)
+{
+	return strcmp(info->transport, "ofi") == 0;
+}
+
+/* What libfabric means for the tuples. */
+static void print_provider(const struct dfi_device_info *info)
+{
+	if (info->plain_text)
+		printf("  tuples    plain text: who is on the path to other "
+		       "hosts can read and change them\n");
+	else
+		printf(
+		    "  address   reaches this host only: set DFI_REGISTRY to "
+		    "a registry on the network,\n"
+		    "            or DFI_OFI_ADDRESS\n");
+	if (strcmp(info->device, "tcp") != 0)
+		printf("  provider  not tested: only tcp is\n");
+}
+
 static int add_device(void *arg, const struct dfi_device_info *info)
 {
 	bool usable = !info->reason[0];
 	json_t *rows = arg;
 
 	if (rows)
-		return info_append(rows,
-		    json_pack("{ss si ss ss ss ss si si ss sb sb so}", "device",
-			info->device, "port", (int)info->port, "interface",
-			info->interface, "address", info->address, "state",
-			info->state, "link_layer", info->link_layer, "mtu",
-			(int)info->mtu, "gid_index", (int)info->gid_index,
-			"gid", info->gid, "usable", usable, "chosen",
-			(int)info->chosen, "reason",
-			info_text_json(info->reason)));
-	printf("%s port %u, %s%s%s: %s%s\n", info->device, info->port,
+		return info_append(rows, device_row(info));
+	if (!info->device[0]) {
+		printf("no %s: %s\n",
+		    is_ofi(info) ? "libfabric" : "RDMA devices", info->reason);
+		return 0;
+	}
+	printf("%s ", info->device);
+	if (is_ofi(info))
+		printf("by libfabric");
+	else
+		printf("port %u", info->port);
+	printf(", %s%s%s: %s%s\n",
 	    info->address[0] ? info->address : "no address",
 	    info->interface[0] ? " on " : "", info->interface,
 	    usable ? "usable" : "not usable", info->chosen ? ", chosen" : "");
@@ -215,22 +249,8 @@ static int add_device(void *arg, const struct dfi_device_info *info)
 		    info->mtu);
 	if (info->gid_index >= 0)
 		printf("  GID       %d, %s\n", info->gid_index, info->gid);
-	return 0;
-}
-
-/* Having no RDMA is an answer, not a failure of this program. */
-static int list_devices(json_t *rows)
-{
-	int ret = dfi_device_list(add_device, rows);
-
-	if (ret < 0 && ret != -ENODEV)
-		return ret;
-	if (rows)
-		return 0;
-	if (ret == -ENODEV)
-		printf("no RDMA devices: %s\n", dfi_errmsg());
-	printf("hosts without RDMA are reached by libfabric over TCP: tuples "
-	       "are plain text there\n");
+	if (usable && is_ofi(info))
+		print_provider(info);
 	return 0;
 }
 
@@ -299,7 +319,7 @@ static int list(struct dfi *dfi, const struct options *options, json_t *rows)
 	if (!strcmp(what, "config"))
 		return list_settings(options->registry, rows);
 	if (!strcmp(what, "devices"))
-		return list_devices(rows);
+		return dfi_device_list(add_device, rows);
 	if (!strcmp(what, "stat"))
 		return list_stats(dfi, rows);
 	if (!strcmp(what, "nodes"))

@@ -638,8 +638,8 @@ struct transport_ops {
 	    struct transport *transport, struct dfi_transport_stats *stats);
 
 	/*
-	 * Serve dfi_device_list() with these settings. Any; never blocks. NULL:
-	 * the transport uses no devices.
+	 * Serve dfi_device_list() with these settings. Any; never blocks.
+	 * -ENODEV: there is none. NULL: the transport uses no devices.
 	 */
 	int (*devices)(const struct settings *settings,
 	    int (*fn)(void *arg, const struct dfi_device_info *info),

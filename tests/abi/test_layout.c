@@ -174,18 +174,20 @@ static void pin_stats(void)
 
 static void pin_devices(void)
 {
-	PIN_SIZE(dfi_device_info, 472);
-	PIN(dfi_device_info, device, 0, 64);
-	PIN(dfi_device_info, state, 64, 16);
-	PIN(dfi_device_info, link_layer, 80, 16);
-	PIN(dfi_device_info, interface, 96, 16);
-	PIN(dfi_device_info, address, 112, 48);
-	PIN(dfi_device_info, gid, 160, 40);
-	PIN(dfi_device_info, reason, 200, 256);
-	PIN(dfi_device_info, port, 456, 4);
-	PIN(dfi_device_info, mtu, 460, 4);
-	PIN(dfi_device_info, gid_index, 464, 4);
-	PIN(dfi_device_info, chosen, 468, 4);
+	PIN_SIZE(dfi_device_info, 748);
+	PIN(dfi_device_info, transport, 0, 16);
+	PIN(dfi_device_info, device, 16, 64);
+	PIN(dfi_device_info, state, 80, 16);
+	PIN(dfi_device_info, link_layer, 96, 16);
+	PIN(dfi_device_info, interface, 112, 16);
+	PIN(dfi_device_info, address, 128, 48);
+	PIN(dfi_device_info, gid, 176, 40);
+	PIN(dfi_device_info, reason, 216, 512);
+	PIN(dfi_device_info, port, 728, 4);
+	PIN(dfi_device_info, mtu, 732, 4);
+	PIN(dfi_device_info, gid_index, 736, 4);
+	PIN(dfi_device_info, chosen, 740, 4);
+	PIN(dfi_device_info, plain_text, 744, 4);
 }
 
 static void pin_flow_attributes(void)

@@ -21,20 +21,45 @@ TestSuite(devices, .timeout = 300);
 TestSuite(transport, .timeout = 300);
 TestSuite(stats, .timeout = 300);
 
+/* Of RDMA; and how often libfabric. */
 struct seen {
-	unsigned n, usable, chosen, of_test_device;
+	unsigned n, usable, chosen, of_test_device, of_ofi;
 };
+
+static int see_ofi(struct seen *seen, const struct dfi_device_info *info)
+{
+	const char *address = getenv("DFI_OFI_ADDRESS");
+
+	seen->of_ofi++;
+	cr_assert_eq(info->chosen, !info->reason[0]);
+	if (!info->chosen)
+		return 0;
+	cr_assert_str_eq(info->device, "tcp");
+	cr_assert_str_eq(info->address, address ? address : "127.0.0.1");
+	cr_assert_eq(info->plain_text, address != NULL);
+	if (!address)
+		cr_assert_str_eq(info->interface, "lo");
+	return 0;
+}
 
 static int see(void *arg, const struct dfi_device_info *info)
 {
 	const char *wanted = getenv("DFI_TEST_DEVICE");
 	struct seen *seen = arg;
 
+	if (!strcmp(info->transport, "ofi"))
+		return see_ofi(seen, info);
+	cr_assert_str_eq(info->transport, "verbs");
+	if (!info->device[0]) {
+		cr_assert_eq(seen->n, 0);
+		cr_assert_not_null(strstr(info->reason, "RDMA"));
+		return 0;
+	}
 	seen->n++;
+	cr_assert_eq(info->plain_text, 1);
 	seen->usable += !info->reason[0];
 	if (wanted && !strcmp(info->device, wanted))
 		seen->of_test_device++;
-	cr_assert_neq(info->device[0], '\0');
 	if (info->reason[0])
 		cr_assert_not(info->chosen, "%s", info->reason);
 	if (!info->chosen)
@@ -63,17 +88,24 @@ static int stop(void *arg, const struct dfi_device_info *info)
 Test(devices, are_listed_or_it_is_said_why_there_are_none)
 {
 	struct seen seen = { .n = 0 };
-	int ret = dfi_device_list(see, &seen);
 
-	if (ret < 0) {
-		assert_error(ret, -ENODEV, "RDMA");
-		cr_assert_null(getenv("DFI_TEST_DEVICE"));
-		cr_assert_eq(seen.n, 0);
-		return;
-	}
-	cr_assert_eq(ret, 0);
-	cr_assert_gt(seen.n, 0);
+	cr_assert_eq(dfi_device_list(see, &seen), 0, "%s", dfi_errmsg());
 	cr_assert_eq(seen.chosen, seen.usable > 0);
+	cr_assert_eq(seen.of_ofi, 1);
+	cr_assert(seen.n > 0 || !getenv("DFI_TEST_DEVICE"));
+}
+
+Test(devices, over_libfabric_are_at_the_address_of_the_settings)
+{
+	struct seen seen = { .n = 0 };
+
+	/* An address for documents, which no host has. */
+	setenv("DFI_OFI_ADDRESS", "192.0.2.77", 1);
+	cr_assert_eq(dfi_device_list(see, &seen), 0, "%s", dfi_errmsg());
+	cr_assert_eq(seen.of_ofi, 1);
+	setenv("DFI_OFI_PROVIDER", "pigeon", 1);
+	cr_assert_eq(dfi_device_list(see, &seen), 0, "%s", dfi_errmsg());
+	cr_assert_eq(seen.of_ofi, 2);
 }
 
 Test(devices, that_the_settings_exclude_are_not_chosen)

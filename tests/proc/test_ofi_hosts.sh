@@ -78,6 +78,10 @@ has "$tmp/plain.source" 'by ofi (provider tcp at 10.77.9.2'
 has "$tmp/plain.target" '^target 0 ended 0 20000'
 has "$tmp/plain.target" 'tuples travel as plain text'
 
+in_b "$bin/dfi-info" devices > "$tmp/devices" || fail "dfi-info devices: $(cat "$tmp/devices")"
+has "$tmp/devices" '^tcp by libfabric, 10.77.9.2 on vb: usable, chosen'
+has "$tmp/devices" 'plain text: who is on the path'
+
 # The same over IPv6.
 in_a env DFI_OFI_ADDRESS=fd00:77:9::1 "$worker" -r "$DFI_REGISTRY" -f six -c 1:1 \
 	-n 20000 target:0 > "$tmp/six.target" 2>&1 &

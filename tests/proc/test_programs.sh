@@ -399,15 +399,21 @@ for format in "" --json; do
 		fail "dfi-info devices $format ends with $?"
 	if [ "${DFI_TEST_DEVICE-}" ]; then
 		has "$tmp/devices" "$DFI_TEST_DEVICE"
-	elif [ -e /sys/class/infiniband ]; then
-		[ -s "$tmp/devices" ] || fail "dfi-info devices is silent"
 	elif [ "$format" ]; then
-		has "$tmp/devices" '"devices": \[\]'
-	else
+		has "$tmp/devices" '"transport": "verbs"' '"transport": "ofi"'
+	elif ! [ -e /sys/class/infiniband ]; then
 		has "$tmp/devices" "^no RDMA devices: .*rdma link"
-		has "$tmp/devices" "plain text"
 	fi
 done
+if env -u DFI_REGISTRY "$bin/dfi-info" devices > "$tmp/devices" &&
+	! grep -q '^no libfabric: ' "$tmp/devices"; then
+	has "$tmp/devices" "^tcp by libfabric, 127.0.0.1 on lo: usable, chosen" \
+		"reaches this host only"
+	# No host has this address, and no packet is sent.
+	DFI_REGISTRY=tcp:127.0.0.1:7000 DFI_OFI_ADDRESS=127.0.0.2 "$bin/dfi-info" devices \
+		> "$tmp/devices" || fail "dfi-info devices: $?"
+	has "$tmp/devices" "^tcp by libfabric, 127.0.0.2 "
+fi
 
 # Settings: values, origins, mistakes.
 env -u DFI_WAIT DFI_LOG=error DFI_RING_MEMORY=2M "$bin/dfi-info" config \

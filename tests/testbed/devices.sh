@@ -45,10 +45,13 @@ chosen() # VARIABLE=VALUE...: device, address and GID
 	# The JSON has a line for each member. Python would take seconds to start on an
 	# emulated processor.
 	env "$@" bin/dfi-info devices --json | awk -F '"' '
+		$2 == "transport" { transport = $4 }
 		$2 == "device" { device = $4 }
 		$2 == "address" { address = $4 }
 		$2 == "gid" { gid = $4 }
-		$2 == "chosen" && $3 ~ /true/ { print device, address, gid }'
+		$2 == "chosen" && $3 ~ /true/ && transport == "verbs" {
+			print device, address, gid
+		}'
 }
 
 expect() # WHAT VARIABLE=VALUE...

@@ -44,7 +44,8 @@ ip link set veth0 up
 ip link set veth1 up
 rdma link add rxe1 type rxe netdev veth0
 
-bin/dfi-info devices --json | awk -F '"' '$2 == "chosen" && $3 ~ /true/ { n++ }
+bin/dfi-info devices --json | awk -F '"' '$2 == "transport" { transport = $4 }
+	$2 == "chosen" && $3 ~ /true/ && transport == "verbs" { n++ }
 	END { exit n != 2 }' || fail "not both devices are chosen"
 
 bin/dfi-registry --listen unix:@spread --print-address > "$work/address" &

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <dfi/device.h>
 #include "base/error.h"
 #include "base/files.h"
 #include "base/fork_files.h"
@@ -92,14 +91,16 @@ static bool find_route(const char *route_to, union ip *address)
 	    dfi__ip_route(&to, address);
 }
 
-static void choose_address(
-    const struct settings *settings, const char *route_to, union ip *address)
+void dfi__ofi_choose_address(struct ofi *ofi, const char *route_to)
 {
-	if (settings->ofi_address)
-		dfi__ip_parse_host(settings->ofi_address, address);
+	union ip *address = &ofi->address;
+
+	if (ofi->settings->ofi_address)
+		dfi__ip_parse_host(ofi->settings->ofi_address, address);
 	else if (!find_route(route_to, address))
 		dfi__ip_parse_host("127.0.0.1", address);
 	dfi__ip_set_port(address, 0);
+	dfi__ip_host_text(address, ofi->host);
 }
 
 static struct fi_info *new_hints(const struct settings *settings)
@@ -221,13 +222,21 @@ static int register_credits(struct ofi *ofi)
 	return ret ? dfi__ofi_fail(ofi, "fi_mr_reg", ret) : 0;
 }
 
-static int open_all(void *arg)
+int dfi__ofi_find(void *arg)
 {
 	struct ofi *ofi = arg;
 	int ret = get_info(ofi->settings, &ofi->address, FI_SOURCE, &ofi->info);
 
+	return ret ? fail_provider(ofi, ret) : 0;
+}
+
+static int open_all(void *arg)
+{
+	struct ofi *ofi = arg;
+	int ret = dfi__ofi_find(ofi);
+
 	if (ret)
-		return fail_provider(ofi, ret);
+		return ret;
 	ret = fi_fabric(ofi->info->fabric_attr, &ofi->fabric, NULL);
 	if (ret)
 		return dfi__ofi_fail(ofi, "fi_fabric", ret);
@@ -240,19 +249,23 @@ static int open_all(void *arg)
 	return ret ? ret : listen_at(ofi);
 }
 
+bool dfi__ofi_is_loopback(const union ip *ip)
+{
+	const uint8_t *v4 = (const uint8_t *)&ip->in.sin_addr;
+	union ip loopback;
+
+	dfi__ip_parse_host("::1", &loopback);
+	return ip->any.sa_family == AF_INET ? v4[0] == 127
+					    : dfi__ip_same_host(ip, &loopback);
+}
+
 /* Once for a process: its contexts do the same. */
 void dfi__ofi_warn(const struct ofi *ofi)
 {
 	static _Atomic bool warned;
-	union ip loopback;
-	const uint8_t *v4 = (const uint8_t *)&ofi->address.in.sin_addr;
 
-	dfi__ip_parse_host("::1", &loopback);
-	if (ofi->address.any.sa_family == AF_INET
-		? v4[0] == 127
-		: dfi__ip_same_host(&ofi->address, &loopback))
-		return;
-	if (atomic_exchange(&warned, true))
+	if (dfi__ofi_is_loopback(&ofi->address) ||
+	    atomic_exchange(&warned, true))
 		return;
 	dfi__log(DFI_LOG_WARN,
 	    "ofi: %s: tuples travel as plain text: who is on the path to other "
@@ -269,8 +282,7 @@ int dfi__ofi_open(struct ofi *ofi, const char *route_to)
 {
 	int ret;
 
-	choose_address(ofi->settings, route_to, &ofi->address);
-	dfi__ip_host_text(&ofi->address, ofi->host);
+	dfi__ofi_choose_address(ofi, route_to);
 	dfi__files_take_standard();
 	ret = dfi__ofi_apart(open_all, ofi);
 	dfi__files_free_standard();

@@ -25,6 +25,16 @@ int dfi__ofi_fail(const struct ofi *ofi, const char *what, int err);
  */
 int dfi__ofi_apart(int (*fn)(void *arg), void *arg);
 
+/* Set the address and host that settings and route say, without a port. */
+void dfi__ofi_choose_address(struct ofi *ofi, const char *route_to);
+bool dfi__ofi_is_loopback(const union ip *ip);
+
+/*
+ * Find what the provider offers at the address of a struct ofi: ofi->info.
+ * -ENODEV, -ENOMEM, -EMFILE, -EIO. For dfi__ofi_apart().
+ */
+int dfi__ofi_find(void *ofi);
+
 /*
  * Open the provider at the address that settings and route say, and listen.
  * -ENODEV, -EMFILE, -EIO.
@@ -48,6 +58,7 @@ int dfi__ofi_info(
  */
 int dfi__ofi_own_socket(const union ip *local, const union ip *peer);
 
+/* transport_ops.devices() (list.c). */
 int dfi__ofi_list(const struct settings *settings,
     int (*fn)(void *arg, const struct dfi_device_info *info), void *arg);
 

@@ -150,6 +150,7 @@ const struct transport_ops dfi__ofi_ops = {
 	.arm = dfi__ofi_arm,
 	.describe = dfi__ofi_describe,
 	.query = dfi__ofi_query,
+	.devices = dfi__ofi_list,
 	.region.export_room = dfi__ofi_export_room,
 	.region.export = dfi__ofi_export,
 	.region.unexport = dfi__ofi_unexport,

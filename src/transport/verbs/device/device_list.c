@@ -127,7 +127,12 @@ static int report(struct list *list, struct dfi_device_info *info)
 static int report_port(struct list *list, struct ibv_context *context,
     const char *device, uint8_t n)
 {
-	struct dfi_device_info info = { .port = n, .gid_index = -1 };
+	struct dfi_device_info info = {
+		.transport = "verbs",
+		.port = n,
+		.gid_index = -1,
+		.plain_text = 1,
+	};
 	struct ibv_port_attr port = { .state = IBV_PORT_NOP };
 
 	snprintf(info.device, sizeof(info.device), "%s", device);
@@ -147,7 +152,11 @@ static int report_port(struct list *list, struct ibv_context *context,
 /* Report a device that can't be queried. */
 static int report_closed(struct list *list, const char *device, int err)
 {
-	struct dfi_device_info info = { .gid_index = -1 };
+	struct dfi_device_info info = {
+		.transport = "verbs",
+		.gid_index = -1,
+		.plain_text = 1,
+	};
 
 	snprintf(info.device, sizeof(info.device), "%s", device);
 	snprintf(info.reason, sizeof(info.reason), "it can't be opened: %s",
