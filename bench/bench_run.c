@@ -88,7 +88,7 @@ static bool is_finished(const struct run_options *options,
 	json_t *commands = results_commands(experiment, &options->rounds);
 	bool finished;
 
-	*old = results_load(options->out, experiment, false);
+	*old = results_load(options->out, experiment, NULL);
 	finished = *old && !options->again && results_verified(*old) &&
 	    json_equal(json_object_get(*old, "commands"), commands) &&
 	    json_is_string(json_object_get(*old, "version")) &&

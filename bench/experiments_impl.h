@@ -8,7 +8,7 @@
 #define BANDWIDTH_BY_SIZE(names)                                              \
 	{                                                                     \
 		.x = "tuple_size", .x_title = "tuple size [B]", .y = "value", \
-		.y_title = "payload of all sources [GB/s]", .lines = names    \
+		.y_title = "payload [GB/s]", .lines = names                   \
 	}
 
 extern const struct experiment paper_experiments[];

@@ -107,7 +107,7 @@ const struct experiment paper_experiments[] = {
 	    },
 	    .figure = {
 		.x = "sources", .x_title = "sources, and as many targets",
-		.y = "value", .y_title = "payload of all sources [GB/s]",
+		.y = "value", .y_title = "payload [GB/s]",
 		.lines = "api",
 	    },
 	},
@@ -343,7 +343,7 @@ const struct experiment paper_experiments[] = {
 	    },
 	    .figure = {
 		.x = "sources", .x_title = "threads that push",
-		.y = "value", .y_title = "payload of all sources [GB/s]",
+		.y = "value", .y_title = "payload [GB/s]",
 		.lines = "tuple_size",
 	    },
 	},

@@ -32,6 +32,7 @@ static const struct {
 	{ "memory", bench_memory, "memory of the rings of a node, planned" },
 	{ "list", bench_list, "experiments: what the paper shows, and ours" },
 	{ "run", bench_run, "experiments by name, with files of results" },
+	{ "report", bench_report, "a page of the results of run" },
 	{ WORKER_COMMAND, worker_main, NULL },
 };
 

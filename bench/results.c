@@ -99,7 +99,7 @@ bool results_store(const char *folder, const struct experiment *experiment,
 }
 
 json_t *results_load(
-    const char *folder, const struct experiment *experiment, bool complains)
+    const char *folder, const struct experiment *experiment, bool *damaged)
 {
 	char name[PATH_MAX];
 	json_error_t error;
@@ -112,9 +112,11 @@ json_t *results_load(
 	if (result && json_is_array(json_object_get(result, "rows")) &&
 	    json_is_object(json_object_get(result, "host")))
 		return result;
-	if (complains)
+	if (damaged) {
+		*damaged = true;
 		complain("%s has no results: %s", name,
 		    result ? "it lacks rows or host" : error.text);
+	}
 	json_decref(result);
 	return NULL;
 }

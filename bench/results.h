@@ -31,9 +31,9 @@ bool results_store(const char *folder, const struct experiment *experiment,
 
 /*
  * Returns the object of an experiment, a new reference, or NULL: there is none.
- * Complains of a file that it can't use if complains is true.
+ * Complains of a file that it can't use and sets *damaged, unless this is NULL.
  */
 json_t *results_load(
-    const char *folder, const struct experiment *experiment, bool complains);
+    const char *folder, const struct experiment *experiment, bool *damaged);
 
 #endif
