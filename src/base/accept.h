@@ -6,39 +6,34 @@
 #ifndef DFI_BASE_ACCEPT_H
 #define DFI_BASE_ACCEPT_H
 
-#include <stdbool.h>
+#include <event2/event.h>
 
 struct acceptor;
-struct event_base;
 
 /*
- * This many take a fraction of a millisecond, even if the hook refuses each of
- * them.
+ * This many take a fraction of a millisecond, even if each of them is refused.
  */
 #define ACCEPTS_PER_TURN 64
 
-struct accept_hooks {
-	/*
-	 * A connection. The socket is non-blocking and closed by exec(); the
-	 * hook owns it.
-	 */
-	void (*accepted)(void *arg, int fd);
-	/*
-	 * accept() failed with err, for want of descriptors or memory. Return
-	 * true to accept again in the loop's next turn, false to pause.
-	 */
-	bool (*failed)(void *arg, int err);
-	/* A pause is over. May be NULL. */
-	void (*resumed)(void *arg);
-};
+/*
+ * Have libevent call on_readable when connections wait at fd, a listening,
+ * non-blocking socket that the caller keeps; it then calls dfi__accept_next()
+ * until that has none, ACCEPTS_PER_TURN times at most. NULL: no memory. Make
+ * all calls on the loop's thread.
+ */
+struct acceptor *dfi__accept_start(
+    struct event_base *base, int fd, event_callback_fn on_readable, void *arg);
 
 /*
- * Accept connections at fd, a listening, non-blocking socket that the caller
- * keeps. NULL: no memory. Make all calls on the loop's thread, and none from
- * within a hook.
+ * The next connection: its socket is non-blocking and closed by exec(), and the
+ * caller owns it. -EAGAIN: none waits. -EMFILE, -ENFILE, -ENOMEM, -ENOBUFS:
+ * accept again in the loop's next turn, when libevent has freed descriptors, or
+ * pause.
  */
-struct acceptor *dfi__accept_start(struct event_base *base, int fd,
-    const struct accept_hooks *hooks, void *arg);
+int dfi__accept_next(struct acceptor *acceptor);
+
+/* Accept nothing for 0.1 s. Otherwise a socket that stays readable spins. */
+void dfi__accept_pause(struct acceptor *acceptor);
 
 /* acceptor may be NULL. */
 void dfi__accept_stop(struct acceptor *acceptor);

@@ -77,7 +77,6 @@ static void start(struct server *server)
 	};
 	struct table_hooks hooks = {
 		.arg = server,
-		.changed = dfi__session_changed,
 		.expired = dfi__session_expired,
 	};
 

@@ -17,7 +17,7 @@
 #define MS 1000000
 #define LOG_SIZE 4096
 
-/* The hooks' calls as text: "tag+key=value@revision " or "tag-key@.. ". */
+/* Notices as text: "tag+key=value@revision " or "tag-key@.. ". */
 struct heard {
 	char log[LOG_SIZE];
 	size_t used;
@@ -25,14 +25,14 @@ struct heard {
 	void *holder;
 };
 
-static void hear(void *arg, void *watcher, uint64_t tag,
-    enum table_event_type type, const struct table_item *item)
+static void hear(void *arg, const struct table_notice *notice)
 {
+	const struct table_item *item = &notice->item;
+	uint64_t tag = notice->tag;
 	struct heard *heard = arg;
 	int n;
 
-	(void)watcher;
-	if (type == TABLE_PUT)
+	if (notice->type == TABLE_PUT)
 		n = snprintf(heard->log + heard->used, LOG_SIZE - heard->used,
 		    "%" PRIu64 "+%s=%.*s@%" PRIu64 " ", tag, item->key,
 		    (int)item->size,
@@ -58,13 +58,19 @@ static void hear_expired(void *arg, void *holder, uint64_t lease)
 static struct table *table;
 static struct heard heard;
 
+/* Who gets the notices. */
+static void (*hears)(void *arg, const struct table_notice *notice);
+static void *hears_arg;
+
 static void setup_limited(struct table_limits limits)
 {
 	struct table_hooks hooks = {
 		.arg = &heard,
-		.changed = hear,
 		.expired = hear_expired,
 	};
+
+	hears = hear;
+	hears_arg = &heard;
 
 	memset(&heard, 0, sizeof(heard));
 	cr_assert_eq(dfi__table_create(&limits, &hooks, &table), 0);
@@ -102,10 +108,21 @@ static int put(const char *key, const char *value, uint64_t lease)
 	return dfi__table_put(table, &put, NULL);
 }
 
+/* Returns the steps. */
+static size_t notify(size_t max)
+{
+	struct table_notice notice;
+	size_t n = 0;
+
+	while (dfi__table_notice(table, max, &n, &notice))
+		hears(hears_arg, &notice);
+	return n;
+}
+
 /* In the smallest steps. */
 static void notify_all(void)
 {
-	while (dfi__table_notify(table, 1))
+	while (notify(1))
 		;
 	cr_assert_eq(dfi__table_notified(table), dfi__table_revision(table));
 	cr_assert_eq(dfi__table_untold_bytes(table), 0);
@@ -568,21 +585,19 @@ static unsigned draw(struct model *model, unsigned below)
 	return (model->seed >> 8) % below;
 }
 
-static void hear_model(void *arg, void *watcher, uint64_t tag,
-    enum table_event_type type, const struct table_item *item)
+static void hear_model(void *arg, const struct table_notice *notice)
 {
+	const struct table_item *item = &notice->item;
 	struct model *model = arg;
 	int i;
 
-	(void)watcher;
-	(void)tag;
 	cr_assert_eq(item->revision, model->heard_revision + 1);
 	model->heard_revision = item->revision;
 	for (i = 0; strcmp(model->copy[i].name, item->key) != 0;)
 		cr_assert_lt(++i, N_KEYS);
-	model->copy[i].exists = type == TABLE_PUT;
+	model->copy[i].exists = notice->type == TABLE_PUT;
 	model->copy[i].revision = item->revision;
-	if (type == TABLE_PUT)
+	if (notice->type == TABLE_PUT)
 		model->copy[i].value = *(const char *)item->value;
 }
 
@@ -752,10 +767,12 @@ static void run_model(unsigned seed)
 		.max_watches = 1,
 	};
 	struct model model;
-	struct table_hooks hooks = { .arg = &model, .changed = hear_model };
+	struct table_hooks hooks = { .arg = &model };
 	int i;
 
 	model_init(&model, seed);
+	hears = hear_model;
+	hears_arg = &model;
 	cr_assert_eq(dfi__table_create(&limits, &hooks, &table), 0);
 	cr_assert_eq(dfi__table_watch(table, NULL, 1, "", TABLE_PREFIX), 0);
 	for (i = 0; i < 300; i++) {
@@ -772,7 +789,7 @@ static void run_model(unsigned seed)
 		/*
 		 * Usually less than there is, so that the rest follows later.
 		 */
-		dfi__table_notify(table, draw(&model, 5));
+		notify(draw(&model, 5));
 		if (i % 16 == 0)
 			notify_all();
 		compare(&model);
@@ -835,17 +852,18 @@ static size_t find_next(struct story *story, size_t watch)
 	return i;
 }
 
-static void hear_story(void *arg, void *watcher, uint64_t tag,
-    enum table_event_type type, const struct table_item *item)
+static void hear_story(void *arg, const struct table_notice *notice)
 {
+	const struct table_item *item = &notice->item;
+	uint64_t tag = notice->tag;
 	struct story *story = arg;
 	size_t i = find_next(story, tag);
 
-	cr_assert_eq(watcher, &story->listeners[tag % 4]);
+	cr_assert_eq(notice->watcher, &story->listeners[tag % 4]);
 	cr_assert(story->listeners[tag].exists);
 	cr_assert_lt(i, story->n_logged);
 	cr_assert_eq(item->revision, i + 1);
-	cr_assert_eq(type, story->log[i].type);
+	cr_assert_eq(notice->type, story->log[i].type);
 	cr_assert_str_eq(item->key, story->log[i].key);
 	story->listeners[tag].next = i + 1;
 }
@@ -925,11 +943,13 @@ static void run_story(struct story *story, unsigned seed)
 		.max_bytes = N_KEYS * 8,
 		.max_watches = N_WATCHES,
 	};
-	struct table_hooks hooks = { .arg = story, .changed = hear_story };
+	struct table_hooks hooks = { .arg = story };
 	int i;
 
 	memset(story, 0, sizeof(*story));
 	story->model.seed = seed;
+	hears = hear_story;
+	hears_arg = story;
 	cr_assert_eq(dfi__table_create(&limits, &hooks, &table), 0);
 	for (i = 0; i < LOG_MAX - 1; i++) {
 		unsigned what = draw(&story->model, 20);
@@ -940,7 +960,7 @@ static void run_story(struct story *story, unsigned seed)
 			change_watch(story, draw(&story->model, N_WATCHES));
 		else
 			end_watcher(story, draw(&story->model, 4));
-		dfi__table_notify(table, draw(&story->model, 6));
+		notify(draw(&story->model, 6));
 		if (i % 256 == 0)
 			check_all_heard(story);
 	}
@@ -985,7 +1005,7 @@ Test(table_scale, a_change_costs_its_matches_whatever_else_there_is)
 	for (i = 0; i < 30000; i++) {
 		snprintf(key + 400, sizeof(key) - 400, "k%u", i);
 		cr_assert_eq(put(key, "", lease), 0);
-		cr_assert_eq(dfi__table_notify(table, 100), 1);
+		cr_assert_eq(notify(100), 1);
 	}
 	cr_assert_eq(put("b", "", 0), 0);
 	snprintf(key + 400, sizeof(key) - 400, "k7");
@@ -994,7 +1014,7 @@ Test(table_scale, a_change_costs_its_matches_whatever_else_there_is)
 	/* At once, and delivered later: one of each, to one watch. */
 	cr_assert_eq(count_keys(), 1);
 	cr_assert_gt(dfi__table_untold_bytes(table), 30000 * 400);
-	cr_assert_eq(dfi__table_notify(table, SIZE_MAX), 1 + 30000 + 1);
+	cr_assert_eq(notify(SIZE_MAX), 1 + 30000 + 1);
 	cr_assert_eq(dfi__table_untold_bytes(table), 0);
 	dfi__table_destroy(table);
 }

@@ -62,19 +62,26 @@ static void lose(struct local_client *client)
 	client->untold = TAILQ_FIRST(&client->watches);
 }
 
-void dfi__local_changed(void *arg, void *watcher, uint64_t tag,
-    enum table_event_type type, const struct table_item *item)
+static void queue_notice(const struct table_notice *notice)
 {
-	struct local_watch *watch = watcher;
+	struct local_watch *watch = notice->watcher;
 	struct local_client *client = local_of(watch->base.client);
 
-	(void)arg;
-	(void)tag;
 	if (!client->lost &&
-	    !queue(watch, type == TABLE_PUT ? REGISTRY_PUT : REGISTRY_DELETE,
-		item))
+	    !queue(watch,
+		notice->type == TABLE_PUT ? REGISTRY_PUT : REGISTRY_DELETE,
+		&notice->item))
 		lose(client);
 	dfi__loop_post(client->base.loop, &client->post);
+}
+
+void dfi__local_notify(struct table *table)
+{
+	struct table_notice notice;
+	size_t n = 0;
+
+	while (dfi__table_notice(table, SIZE_MAX, &n, &notice))
+		queue_notice(&notice);
 }
 
 static struct local_event *take_event(struct local_client *client)

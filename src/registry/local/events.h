@@ -73,8 +73,7 @@ int dfi__local_watch(struct local_client *client, struct table *table,
 /* Free the watch and its queued events, in steps of their number. */
 void dfi__local_watch_end(struct local_watch *watch);
 
-/* A hook of the table. */
-void dfi__local_changed(void *arg, void *watcher, uint64_t tag,
-    enum table_event_type type, const struct table_item *item);
+/* Queue all changes of the table for the watches that they concern. */
+void dfi__local_notify(struct table *table);
 
 #endif

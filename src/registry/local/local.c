@@ -64,7 +64,7 @@ static int begin(const struct local_client *client)
 /* Leave the registry; watches get what has changed. */
 static void end(const struct local_client *client)
 {
-	dfi__table_notify(client->registry->table, SIZE_MAX);
+	dfi__local_notify(client->registry->table);
 	pthread_mutex_unlock(&dfi__local_lock);
 }
 
@@ -341,7 +341,7 @@ static void free_client(void *arg)
 	while ((watch = TAILQ_FIRST(&client->watches)))
 		dfi__local_watch_end(watch);
 	dfi__table_revoke(table, client->lease);
-	dfi__table_notify(table, SIZE_MAX);
+	dfi__local_notify(table);
 	leave_registry(client->registry);
 	pthread_mutex_unlock(&dfi__local_lock);
 	dfi__loop_unpost(client->base.loop, &client->post);
@@ -381,9 +381,7 @@ static int new_table(struct table **table)
 		.max_lease_keys = SIZE_MAX,
 		.max_watches = SIZE_MAX,
 	};
-	static const struct table_hooks hooks = {
-		.changed = dfi__local_changed,
-	};
+	static const struct table_hooks hooks = { .expired = NULL };
 
 	return dfi__table_create(&none, &hooks, table);
 }

@@ -110,10 +110,8 @@ static void on_expiry(evutil_socket_t fd, short what, void *arg)
 		dfi__server_next_expiry(server);
 }
 
-static void on_accept(void *arg, int fd)
+static void admit(struct server *server, int fd)
 {
-	struct server *server = arg;
-
 	server->accept_failing = false;
 	if (server->pending_auth)
 		dfi__pending_auth_admit(server->pending_auth, fd);
@@ -123,21 +121,36 @@ static void on_accept(void *arg, int fd)
 }
 
 /* A connection that has proved nothing is closed for one that waits. */
-static bool on_accept_error(void *arg, int err)
+static void accept_failed(struct server *server, int err)
 {
-	struct server *server = arg;
 	bool evicted = dfi__pending_auth_evict(server->pending_auth) ||
 	    dfi__session_evict(server);
 
 	dfi__server_settle(server);
 	if (evicted)
-		return true;
+		return;
 	if (!server->accept_failing)
 		dfi__log(DFI_LOG_ERROR,
 		    "registry %s: a client can't be accepted: %s",
 		    server->listen.text, strerrordesc_np(err));
 	server->accept_failing = true;
-	return false;
+	dfi__accept_pause(server->acceptor);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *server = arg;
+	int i, new = 0;
+
+	(void)fd;
+	(void)what;
+	for (i = 0; i < ACCEPTS_PER_TURN && new >= 0; i++) {
+		new = dfi__accept_next(server->acceptor);
+		if (new >= 0)
+			admit(server, new);
+	}
+	if (new < 0 && new != -EAGAIN)
+		accept_failed(server, -new);
 }
 
 static void free_events(struct server *server)
@@ -150,16 +163,12 @@ static void free_events(struct server *server)
 
 static int attach(void *arg)
 {
-	static const struct accept_hooks hooks = {
-		.accepted = on_accept,
-		.failed = on_accept_error,
-	};
 	struct server *server = arg;
 	struct event_base *base = dfi__loop_base(server->loop);
 
 	server->expiry_timer = evtimer_new(base, on_expiry, server);
 	server->acceptor = dfi__accept_start(
-	    base, server->listen.fd, &hooks, server);
+	    base, server->listen.fd, on_readable, server);
 	if (server->expiry_timer && server->acceptor &&
 	    !dfi__turns_start(server, base))
 		return dfi__sync_start(server, base);
@@ -215,7 +224,6 @@ static int create_table(
 	};
 	struct table_hooks hooks = {
 		.arg = server,
-		.changed = dfi__session_changed,
 		.expired = dfi__session_expired,
 	};
 

@@ -166,9 +166,8 @@ void dfi__session_snapshot(struct session *session, size_t bytes);
 /* Write the output of a session in server.unsent, and take it out. */
 void dfi__session_flush(struct session *session);
 
-/* The table's hook: a key that it watches has changed. */
-void dfi__session_changed(void *arg, void *watcher, uint64_t tag,
-    enum table_event_type type, const struct table_item *item);
+/* A key that a session, the notice's watcher, watches has changed. */
+void dfi__session_notify(const struct table_notice *notice);
 
 /* Its lease, and the client's earlier connections: session_lease.c. */
 

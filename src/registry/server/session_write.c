@@ -100,16 +100,14 @@ void dfi__session_event(struct session *session, uint64_t watch,
 		dfi__session_doom(session, "%s", dfi_errmsg());
 }
 
-void dfi__session_changed(void *arg, void *watcher, uint64_t tag,
-    enum table_event_type type, const struct table_item *item)
+void dfi__session_notify(const struct table_notice *notice)
 {
-	struct session *session = watcher;
+	struct session *session = notice->watcher;
 	size_t waiting;
 
-	(void)arg;
 	if (session->doomed || session->closing)
 		return;
-	dfi__session_event(session, tag, type, item);
+	dfi__session_event(session, notice->tag, notice->type, &notice->item);
 	waiting = session->queued;
 	if (session->snapshot_bytes > waiting)
 		session->snapshot_bytes = waiting;

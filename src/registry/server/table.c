@@ -40,10 +40,9 @@ void dfi__table_destroy(struct table *table)
 {
 	struct tree_leaf *leaf;
 
-	table->hooks.changed = NULL;
 	while ((leaf = dfi__tree_from(&table->entries, NULL, 0)))
 		dfi__table_drop(table, entry_of(leaf));
-	dfi__table_notify(table, SIZE_MAX);
+	dfi__table_forget_changes(table);
 	while ((leaf = dfi__tree_from(&table->watches, NULL, 0)))
 		dfi__table_end_watch(
 		    table, CONTAINER(leaf, struct watch, by_id));

@@ -7,8 +7,8 @@
  * Every change of a key gets the next revision, from 1. A key bound to a lease
  * is deleted when the lease is revoked or expires.
  *
- * A change is complete when the call returns. dfi__table_notify() notifies
- * watches later: all get all changes in the order of the revisions.
+ * A change is complete when the call returns. dfi__table_notice() says later
+ * which watches to notify: all get all changes in the order of the revisions.
  *
  * Errors: -EINVAL (bad key), -EMSGSIZE (key or value too long), -ENOSPC (a
  * limit is reached), -ENOMEM, and those that a function names. A failed call
@@ -50,19 +50,9 @@ enum table_event_type {
 	TABLE_DELETE, /* the item has no value */
 };
 
-/*
- * A hook may read the table, but not change it. Only expired may end watches. A
- * hook may be NULL.
- */
+/* A hook may read the table and end watches, but not change keys; or NULL. */
 struct table_hooks {
 	void *arg;
-	/*
-	 * dfi__table_notify() calls it for each watch that a change concerns
-	 * and that was made before it: first those with shorter prefixes, and
-	 * of one prefix in the order of their making.
-	 */
-	void (*changed)(void *arg, void *watcher, uint64_t tag,
-	    enum table_event_type type, const struct table_item *item);
 	/* dfi__table_expire() calls it: the lease and its keys are gone. */
 	void (*expired)(void *arg, void *holder, uint64_t lease);
 };
@@ -187,13 +177,25 @@ int64_t dfi__table_next_expiry(const struct table *table);
  */
 void dfi__table_renew_all(struct table *table, int64_t now);
 
+/* What to notify a watch of. */
+struct table_notice {
+	void *watcher;
+	uint64_t tag;
+	enum table_event_type type;
+	struct table_item item;
+};
+
 /*
- * Notify watches of changes, and free changes that all watches got, in about
- * max steps: one for each change, and one for each watch that it concerns and
- * each 4 KiB of its value. Returns the number of steps; less than max: nothing
+ * Get the next notice, and free changes that all watches got. There is one for
+ * each watch that a change concerns and that was made before it: first those
+ * with shorter prefixes, and of one prefix in the order of their making.
+ *
+ * Adds the steps to *n: one for each change, and one for each notice and each 4
+ * KiB of its value. false: *n has reached about max; or, if it is less, nothing
  * is left.
  */
-size_t dfi__table_notify(struct table *table, size_t max);
+bool dfi__table_notice(
+    struct table *table, size_t max, size_t *n, struct table_notice *notice);
 
 /* Watches were notified of the changes up to this revision. */
 uint64_t dfi__table_notified(const struct table *table);

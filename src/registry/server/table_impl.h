@@ -107,6 +107,9 @@ void dfi__table_drop(struct table *table, struct entry *entry);
 void dfi__table_queue(
     struct table *table, struct entry *entry, enum table_event_type type);
 
+/* Free all queued changes; no watch is notified. */
+void dfi__table_forget_changes(struct table *table);
+
 /* Free the entry if nothing refers to it any more. */
 void dfi__table_unref(struct entry *entry);
 

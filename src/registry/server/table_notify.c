@@ -51,8 +51,6 @@ static void begin(struct table *table)
 	notifying->begun = true;
 	notifying->next = NULL;
 	notifying->n_lists = notifying->at = 0;
-	if (!table->hooks.changed)
-		return;
 	n = dfi__tree_prefixes(&table->watched, key->text, key->size, prefixes);
 	for (i = 0; i < n; i++) {
 		watched = CONTAINER(prefixes[i], struct watched, leaf);
@@ -93,18 +91,26 @@ static void finish(struct table *table)
 	dfi__table_unref(change->entry);
 }
 
-static void notify(const struct table *table, const struct change *change,
-    const struct watch *watch)
+void dfi__table_forget_changes(struct table *table)
 {
-	struct table_item item = {
-		.key = change->entry->key,
-		.revision = change->revision,
+	while (!STAILQ_EMPTY(&table->changes))
+		finish(table);
+}
+
+static struct table_notice notice_of(
+    const struct change *change, const struct watch *watch)
+{
+	struct table_notice notice = {
+		.watcher = watch->id.watcher,
+		.tag = watch->id.tag,
+		.type = change->type,
+		.item = { .key = change->entry->key,
+		    .revision = change->revision },
 	};
 
 	if (change->type == TABLE_PUT)
-		item = dfi__table_item(change->entry);
-	table->hooks.changed(table->hooks.arg, watch->id.watcher, watch->id.tag,
-	    change->type, &item);
+		notice.item = dfi__table_item(change->entry);
+	return notice;
 }
 
 /* Steps of notifying one watch. */
@@ -114,27 +120,27 @@ static size_t steps_of(const struct change *change)
 	    (change->type == TABLE_PUT ? change->entry->size / STEP_BYTES : 0);
 }
 
-size_t dfi__table_notify(struct table *table, size_t max)
+bool dfi__table_notice(
+    struct table *table, size_t max, size_t *n, struct table_notice *notice)
 {
 	struct notifying *notifying = &table->notifying;
 	const struct change *change;
 	struct watch *watch;
-	size_t n = 0;
 
-	while (n < max && !STAILQ_EMPTY(&table->changes)) {
+	while (*n < max && !STAILQ_EMPTY(&table->changes)) {
 		if (!notifying->begun)
 			begin(table);
 		change = STAILQ_FIRST(&table->changes);
 		watch = advance(notifying, change->revision);
 		if (watch) {
-			n += steps_of(change);
-			notify(table, change, watch);
-		} else {
-			n++;
-			finish(table);
+			*n += steps_of(change);
+			*notice = notice_of(change, watch);
+			return true;
 		}
+		++*n;
+		finish(table);
 	}
-	return n;
+	return false;
 }
 
 void dfi__table_skip_watch(struct table *table, const struct watch *watch)

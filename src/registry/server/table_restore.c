@@ -85,7 +85,7 @@ static int fail_impossible(const char *what)
 /* Nobody watches yet: this only empties the queue. */
 static void forget_changes(struct table *table, uint64_t revision)
 {
-	dfi__table_notify(table, SIZE_MAX);
+	dfi__table_forget_changes(table);
 	if (table->revision < revision)
 		table->revision = revision;
 }

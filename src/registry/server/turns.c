@@ -101,12 +101,22 @@ void dfi__turns_account(struct server *server, size_t added, size_t removed)
 	}
 }
 
+/* Returns whether there is more. */
+static bool notify_some(struct table *table)
+{
+	struct table_notice notice;
+	size_t n = 0;
+
+	while (dfi__table_notice(table, NOTIFY_STEPS, &n, &notice))
+		dfi__session_notify(&notice);
+	return n >= NOTIFY_STEPS;
+}
+
 /* until 0: a while from now. Returns whether there is more to notify. */
 static bool notify_until(struct server *server, int64_t until)
 {
 	while (!server->turns.full) {
-		if (dfi__table_notify(server->table, NOTIFY_STEPS) <
-		    NOTIFY_STEPS)
+		if (!notify_some(server->table))
 			return false;
 		if (!until)
 			until = clock_now_ns() + AT_ONCE_NS;

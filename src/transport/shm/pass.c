@@ -239,10 +239,9 @@ static void make_room(struct shm *shm)
 	free_pass(first);
 }
 
-static void on_peer(void *arg, int socket)
+static void take_peer(struct shm *shm, int socket)
 {
 	struct timeval timeout = { .tv_sec = dfi__shm_pass_timeout_s };
-	struct shm *shm = arg;
 	struct shm_pass *pass;
 	struct ucred peer;
 	int ret;
@@ -280,21 +279,34 @@ static void on_peer(void *arg, int socket)
 	shm->n_passes++;
 }
 
-static void on_pause_over(void *arg)
-{
-	keep_reserve(arg);
-}
-
 /* For instance, no descriptors are left: peers wait for a moment. */
-static bool on_accept_error(void *arg, int err)
+static void accept_failed(struct shm *shm, int err)
 {
-	struct shm *shm = arg;
-
 	if ((err == EMFILE || err == ENFILE) && give_up_reserve(shm))
-		return true;
+		return;
 	dfi__fail_files(err, 1, "accept", "shared memory: accepting a peer");
 	dfi__log_seldom(&shm->failures, DFI_LOG_ERROR, "%s", dfi_errmsg());
-	return false;
+	dfi__accept_pause(shm->acceptor);
+	shm->paused = true;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct shm *shm = arg;
+	int i, new = 0;
+
+	(void)fd;
+	(void)what;
+	if (shm->paused)
+		keep_reserve(shm);
+	shm->paused = false;
+	for (i = 0; i < ACCEPTS_PER_TURN && new >= 0; i++) {
+		new = dfi__accept_next(shm->acceptor);
+		if (new >= 0)
+			take_peer(shm, new);
+	}
+	if (new < 0 && new != -EAGAIN)
+		accept_failed(shm, -new);
 }
 
 /*
@@ -327,11 +339,6 @@ static int open_listener(struct shm *shm)
 
 static int listen_on_loop(void *arg)
 {
-	static const struct accept_hooks hooks = {
-		.accepted = on_peer,
-		.failed = on_accept_error,
-		.resumed = on_pause_over,
-	};
 	struct shm *shm = arg;
 	uint64_t name;
 	int ret;
@@ -352,7 +359,7 @@ static int listen_on_loop(void *arg)
 		goto err_listener;
 	}
 	shm->acceptor = dfi__accept_start(
-	    dfi__loop_base(shm->loop), shm->listener, &hooks, shm);
+	    dfi__loop_base(shm->loop), shm->listener, on_readable, shm);
 	if (shm->acceptor)
 		return 0;
 	ret = dfi__fail(-ENOMEM, "shared memory: out of memory");

@@ -35,6 +35,7 @@ struct shm {
 	uint32_t n_spares;
 	int listener;
 	struct acceptor *acceptor;
+	bool paused; /* it accepts nothing for a while */
 	/* On the control thread only: */
 	int reserve; /* descriptor to close when a peer needs one, or -1 */
 	TAILQ_HEAD(, shm_pass) passes; /* oldest first */
