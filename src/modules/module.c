@@ -146,19 +146,25 @@ static int load(const struct module_location *location, const char *path,
 	    location->what, path);
 }
 
-int dfi__module_open(const struct module_location *location, const void **table)
+int dfi__module_open(struct module_location *location, const void **table)
 {
 	const struct module *module = NULL;
 	char *path;
-	int ret = find(location, &path);
+	int ret;
 
+	*table = atomic_observe(&location->table); /* pairs with the publish */
+	if (*table)
+		return 0;
+	ret = find(location, &path);
 	if (ret < 0)
 		return ret;
 	ret = load(location, path, &module);
 	free(path);
 	if (ret < 0)
 		return ret;
-	module->use(&dfi__services);
+	atomic_set(module->services, &dfi__services);
 	*table = module->table;
+	/* Protects the module's services. */
+	atomic_publish(&location->table, *table);
 	return 0;
 }

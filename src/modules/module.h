@@ -11,8 +11,10 @@
 #include <dfi/context.h>
 /* CMake makes it: a hash of the headers that a module and the library share. */
 #include <module_interface.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/atomic.h"
 #include "services.h"
 
 /* What a module was built for. Its layout never changes. */
@@ -35,12 +37,15 @@ struct module_abi {
 struct module {
 	struct module_abi abi;
 	const void *table;
-	void (*use)(const struct services *services); /* before the table */
+	_Atomic(const struct services *) *services; /* set before the table */
 };
 
-/* In a module: its services, from then on; and what they are (forward.c). */
-void dfi__services_use(const struct services *services);
-const struct services *dfi__services_used(void);
+/* In a module: the services that it has got (forward.c). */
+extern _Atomic(const struct services *) dfi__module_services;
+static inline const struct services *module_services(void)
+{
+	return atomic_peek(&dfi__module_services);
+}
 
 extern const struct module dfi_module __attribute__((visibility("default")));
 
@@ -51,17 +56,17 @@ struct module_location {
 	const char *option;   /* of CMake, which builds it */
 	const char *packages; /* of Debian, with the libraries it needs */
 	struct module_abi abi;
+	_Atomic(const void *) table; /* once it is open */
 };
 
 /*
- * Open a module and return its table. It is opened once and never closed, as
- * its threads' data and the libraries that it needs may not be unloaded.
- * Nothing in the environment says where to look. Any thread; reads files.
- * -ENODEV: there is none, it can't be loaded, or it was built for another
- * version of the library; the text says where it was looked for, and what to
- * install. -ENOMEM, -EMFILE.
+ * Open a module and return its table, NULL on failure. It is opened once and
+ * never closed, as its threads' data and the libraries that it needs may not be
+ * unloaded. Nothing in the environment says where to look. Any thread; reads
+ * files. -ENODEV: there is none, it can't be loaded, or it was built for
+ * another version of the library; the text says where it was looked for, and
+ * what to install. -ENOMEM, -EMFILE.
  */
-int dfi__module_open(
-    const struct module_location *location, const void **table);
+int dfi__module_open(struct module_location *location, const void **table);
 
 #endif

@@ -5,22 +5,16 @@
  * before the module is open. A libdfi.a without TLS has no module either.
  */
 #include <errno.h>
-#include <stdatomic.h>
 #include <stddef.h>
-#include "base/atomic.h"
 #include "base/error.h"
 #include "ops.h"
 
 #if DFI_MODULES
 #include "modules/module.h"
 
-/* NULL: not opened yet. load() publishes it after the module got its services.
- */
-static _Atomic(const struct security_ops *) loaded;
-
 static int load(const struct security_ops **ops)
 {
-	static const struct module_location location = {
+	static struct module_location location = {
 		.file = "libdfi-tls.so",
 		.what = "TLS and message authentication",
 		.option = "DFI_TLS",
@@ -28,17 +22,10 @@ static int load(const struct security_ops **ops)
 		.abi = MODULE_ABI(struct security_ops),
 	};
 	const void *table;
-	int ret;
+	int ret = dfi__module_open(&location, &table);
 
-	*ops = atomic_observe(&loaded); /* pairs with the publish below */
-	if (*ops)
-		return 0;
-	ret = dfi__module_open(&location, &table);
-	if (ret < 0)
-		return ret;
 	*ops = table;
-	atomic_publish(&loaded, *ops); /* protects nothing that load() writes */
-	return 0;
+	return ret;
 }
 #else
 static int load(const struct security_ops **ops)

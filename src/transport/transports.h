@@ -10,7 +10,8 @@
 struct transport_row {
 	const char *name;          /* as in the table that it stands for */
 	enum dfi_transport choice; /* by which users demand it */
-	/* Linked in; NULL: load() opens a module, and returns its table. */
+	/* Linked in; NULL: load() opens a module, and returns its table
+	 * (table.h). */
 	const struct transport_ops *ops;
 	int (*load)(const struct transport_ops **ops);
 };
@@ -35,19 +36,6 @@ static inline const struct transport_row *transport_row(const char *name)
 	while (row->name && strcmp(row->name, name) != 0)
 		row++;
 	return row->name ? row : NULL;
-}
-
-/*
- * Get the table of a row. -ENODEV: its module can't be used
- * (modules/module.h).
- */
-static inline int transport_table(
-    const struct transport_row *row, const struct transport_ops **ops)
-{
-	if (!row->ops)
-		return row->load(ops);
-	*ops = row->ops;
-	return 0;
 }
 
 #endif

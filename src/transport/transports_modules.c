@@ -4,19 +4,18 @@
 #include "transports.h"
 
 static int load(
-    const struct module_location *location, const struct transport_ops **ops)
+    struct module_location *location, const struct transport_ops **ops)
 {
 	const void *table;
 	int ret = dfi__module_open(location, &table);
 
-	if (!ret)
-		*ops = table;
+	*ops = table;
 	return ret;
 }
 
 static int load_verbs(const struct transport_ops **ops)
 {
-	static const struct module_location location = {
+	static struct module_location location = {
 		.file = "libdfi-verbs.so",
 		.what = "transport verbs (RDMA)",
 		.option = "DFI_VERBS",
@@ -29,7 +28,7 @@ static int load_verbs(const struct transport_ops **ops)
 
 static int load_ofi(const struct transport_ops **ops)
 {
-	static const struct module_location location = {
+	static struct module_location location = {
 		.file = "libdfi-ofi.so",
 		.what = "transport ofi (libfabric)",
 		.option = "DFI_OFI",

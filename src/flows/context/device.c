@@ -7,7 +7,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/settings.h"
-#include "transport/transports.h"
+#include "transport/table.h"
 
 struct list {
 	int (*fn)(void *arg, const struct dfi_device_info *info);

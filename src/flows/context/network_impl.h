@@ -4,7 +4,7 @@
 #define DFI_FLOWS_CONTEXT_NETWORK_IMPL_H
 
 #include <pthread.h>
-#include "transport/transports.h"
+#include "transport/table.h"
 #include "network.h"
 #include "node_table.h"
 

@@ -17,6 +17,7 @@
 #include "flows/context/context.h"
 #include "flows/context/network.h"
 #include "flows/descriptor/descriptor.h"
+#include "transport/table.h"
 #include "transport/transport.h"
 
 static bool is_group(const char *text)

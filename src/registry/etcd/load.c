@@ -5,22 +5,16 @@
  * module either.
  */
 #include <errno.h>
-#include <stdatomic.h>
 #include <stddef.h>
-#include "base/atomic.h"
 #include "base/error.h"
 #include "etcd.h"
 
 #if DFI_MODULES
 #include "modules/module.h"
 
-/* NULL: not opened yet. load() publishes it after the module got its services.
- */
-static _Atomic(const struct etcd_ops *) loaded;
-
 static int load(const struct etcd_ops **ops)
 {
-	static const struct module_location location = {
+	static struct module_location location = {
 		.file = "libdfi-etcd.so",
 		.what = "etcd as the registry",
 		.option = "DFI_ETCD",
@@ -28,17 +22,10 @@ static int load(const struct etcd_ops **ops)
 		.abi = MODULE_ABI(struct etcd_ops),
 	};
 	const void *table;
-	int ret;
+	int ret = dfi__module_open(&location, &table);
 
-	*ops = atomic_observe(&loaded); /* pairs with the publish below */
-	if (*ops)
-		return 0;
-	ret = dfi__module_open(&location, &table);
-	if (ret < 0)
-		return ret;
 	*ops = table;
-	atomic_publish(&loaded, *ops); /* protects nothing that load() writes */
-	return 0;
+	return ret;
 }
 #else
 static int load(const struct etcd_ops **ops)

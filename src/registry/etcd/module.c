@@ -10,5 +10,5 @@ static const struct etcd_ops ops = {
 const struct module dfi_module = {
 	.abi = MODULE_ABI(ops),
 	.table = &ops,
-	.use = dfi__services_use,
+	.services = &dfi__module_services,
 };

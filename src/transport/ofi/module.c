@@ -6,5 +6,5 @@
 const struct module dfi_module = {
 	.abi = MODULE_ABI(struct transport_ops),
 	.table = &dfi__ofi_ops,
-	.use = dfi__services_use,
+	.services = &dfi__module_services,
 };
