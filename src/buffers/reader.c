@@ -9,7 +9,7 @@
 #include "base/counter.h"
 #include "base/error.h"
 #include "transport/transport.h"
-#include "checksum.h"
+#include "layout/checksum.h"
 
 static struct ring_header *header(const struct reader *reader)
 {
@@ -24,18 +24,6 @@ void dfi__region_init(struct region *region)
 
 	atomic_set(&header->reader_waits, 0);
 	atomic_set(&header->reader_name, 0);
-}
-
-void dfi__ring_header_init(struct ring_header *header, uint64_t start)
-{
-	atomic_set(&header->credit.consumed, start);
-	atomic_set(&header->credit.closed, RING_OPEN);
-	atomic_set(&header->writer_waits, 0);
-	atomic_set(&header->writer_name, 0);
-	atomic_set(&header->end.total, 0);
-	atomic_set(&header->end.state, 0);
-	atomic_set(&header->slots.total, 0);
-	atomic_set(&header->slots.state, footer_state(start - 1, 0, 0));
 }
 
 void dfi__reader_init(struct reader *reader, struct region *region,
@@ -54,7 +42,7 @@ void dfi__reader_init(struct reader *reader, struct region *region,
 		.returned = start,
 		.batch = credit_batch(geometry),
 	};
-	dfi__ring_header_init(header(reader), start);
+	ring_header_init(header(reader), start);
 	reader->mark = &header(reader)->end;
 	reader->head = &header(reader)->slots;
 	if (geometry->apart)

@@ -11,7 +11,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/counter.h"
-#include "ring.h"
+#include "layout/ring.h"
 
 struct region;
 
@@ -60,9 +60,6 @@ struct reader {
 	uint32_t cause;         /* the cause in the source's abort mark */
 	enum reader_end end;
 };
-
-/* Initialise the header of a ring whose first segment has number start. */
-void dfi__ring_header_init(struct ring_header *header, uint64_t start);
 
 /*
  * Initialise what all rings of a region share. Call it before

@@ -31,8 +31,8 @@ static int publish(struct remote *remote, const struct transport_write *write)
 	 * that of multicast/sender.c.
 	 */
 	atomic_publish(&footer[1], write->footer[1]);
-	if (shared_ring->published) {
-		shared_ring->published(shared_ring->published_arg);
+	if (shared_ring->multicast) {
+		dfi__sender_ring_send(shared_ring->multicast);
 		return 0;
 	}
 	for (i = 0; i < shared_ring->n_rings; i++) {

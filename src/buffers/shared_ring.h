@@ -18,6 +18,7 @@
 
 #include <stdint.h>
 #include "transport/transport.h"
+#include "multicast/sender_ring.h"
 #include "writer.h"
 
 struct shared_ring {
@@ -32,12 +33,8 @@ struct shared_ring {
 	struct writer *rings;
 	uint32_t n_rings;
 	uint32_t short_of; /* the ring with the smallest credit */
-	/*
-	 * If not NULL: called after each segment. No target reads the slots
-	 * then.
-	 */
-	void (*published)(void *arg);
-	void *published_arg;
+	/* Sends each segment, so that no target reads the slots; or NULL. */
+	struct sender_ring *multicast;
 };
 
 /*

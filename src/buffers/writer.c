@@ -9,7 +9,7 @@
 #include "base/atomic.h"
 #include "base/counter.h"
 #include "base/error.h"
-#include "checksum.h"
+#include "layout/checksum.h"
 
 void dfi__writer_init(struct writer *writer, struct remote *remote,
     const struct ring_geometry *geometry, uint64_t start)

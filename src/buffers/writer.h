@@ -12,7 +12,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "transport/transport.h"
-#include "ring.h"
+#include "layout/ring.h"
 
 /*
  * While a batch is open, a transport may hold back segments, so that a device

@@ -88,11 +88,11 @@ struct multicast_ops {
 	int (*room)(struct multicast_endpoint *endpoint);
 
 	/* Take all arrivals; returns their number, or -ECONNRESET. */
-	int (*progress)(struct multicast_endpoint *endpoint);
+	int (*take)(struct multicast_endpoint *endpoint);
 
 	/*
 	 * Request one call of ready() when something arrives, or sending has
-	 * room again. It need not come for earlier arrivals, so call progress()
+	 * room again. It need not come for earlier arrivals, so call take()
 	 * after arm(). A break of the endpoint also causes the call.
 	 */
 	void (*arm)(struct multicast_endpoint *endpoint);

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "buffers/checksum.h"
+#include "buffers/layout/checksum.h"
 #include "buffers/reader.h"
 #include "buffers/multicast/sender.h"
 #include "buffers/multicast/receiver.h"

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "buffers/checksum.h"
+#include "buffers/layout/checksum.h"
 #include "buffers/reader.h"
 #include "fuzz.h"
 

@@ -174,7 +174,7 @@ static int endpoint_room(struct multicast_endpoint *base)
 	return is_broken ? broken() : room;
 }
 
-static int endpoint_progress(struct multicast_endpoint *base)
+static int endpoint_take(struct multicast_endpoint *base)
 {
 	struct fake_endpoint *endpoint = (struct fake_endpoint *)base;
 	char bytes[MULTICAST_LARGEST];
@@ -309,7 +309,7 @@ static const struct multicast_ops endpoint_ops = {
 	.peer_close = peer_close,
 	.send = endpoint_send,
 	.room = endpoint_room,
-	.progress = endpoint_progress,
+	.take = endpoint_take,
 	.arm = endpoint_arm,
 	.alarm = endpoint_alarm,
 };

@@ -126,8 +126,8 @@ static void await(struct end *end, uint32_t n)
 	int64_t deadline = clock_now_ns() + WAIT_LIMIT_NS;
 
 	while (end->n < n && clock_now_ns() < deadline)
-		cr_assert_geq(end->endpoint->ops->progress(end->endpoint), 0,
-		    "%s", dfi_errmsg());
+		cr_assert_geq(end->endpoint->ops->take(end->endpoint), 0, "%s",
+		    dfi_errmsg());
 	cr_assert_eq(end->n, n, "%u datagrams", end->n);
 }
 
@@ -151,7 +151,7 @@ Test(multicast, group_gets_what_is_sent_to_it_and_its_sender_does_not)
 	cr_assert_eq(one.last_size, 5);
 	cr_assert_arr_eq(one.last, "first", 5);
 	cr_assert_arr_eq(two.last, "first", 5);
-	cr_assert_eq(source.endpoint->ops->progress(source.endpoint), 0);
+	cr_assert_eq(source.endpoint->ops->take(source.endpoint), 0);
 	cr_assert_eq(source.n, 0);
 	close_end(&source);
 	close_end(&one);
@@ -298,7 +298,7 @@ Test(multicast, armed_endpoint_says_when_something_came_or_its_time_has_come)
 	open_plain(&one, true);
 	open_plain(&source, false);
 	one.endpoint->ops->arm(one.endpoint);
-	cr_assert_eq(one.endpoint->ops->progress(one.endpoint), 0);
+	cr_assert_eq(one.endpoint->ops->take(one.endpoint), 0);
 	cr_assert_eq(atomic_peek(&one.n_ready), 0);
 	cr_assert_eq(send_to(&source, NULL, "wake", NULL, 0), 0);
 	await_ready(&one);
@@ -359,7 +359,7 @@ Test(multicast, what_finds_no_receive_is_lost_and_nothing_else)
 		cr_assert_lt(clock_now_ns(), deadline);
 		snprintf(text, sizeof(text), "end%u", i);
 		cr_assert_leq(send_to(&source, NULL, text, NULL, 0), 0);
-		cr_assert_geq(one.endpoint->ops->progress(one.endpoint), 0);
+		cr_assert_geq(one.endpoint->ops->take(one.endpoint), 0);
 	}
 	cr_assert_lt(one.n, 200 + i);
 	cr_assert_geq(one.n, 64);
@@ -433,7 +433,7 @@ Test(multicast_events, fatal_error_of_a_queue_pair_breaks_its_endpoint)
 	};
 
 	dfi__verbs_event(&context, &event);
-	cr_assert_eq(dfi__verbs_endpoint_progress(&endpoint.base), -ECONNRESET);
+	cr_assert_eq(dfi__verbs_endpoint_take(&endpoint.base), -ECONNRESET);
 	cr_assert_not_null(
 	    strstr(dfi_errmsg(), "fake0 port 1"), "%s", dfi_errmsg());
 	cr_assert_not_null(strstr(dfi_errmsg(), GROUP), "%s", dfi_errmsg());

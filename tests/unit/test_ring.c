@@ -10,7 +10,7 @@
 #include <dfi/flow.h>
 #include <dfi/schema.h>
 
-#include "buffers/ring.h"
+#include "buffers/layout/ring.h"
 
 static const uint32_t counts[] = { 1, 2, 3, 4, 5, 7, 8, 31, 32, 1000 };
 #define N_COUNTS (sizeof(counts) / sizeof(counts[0]))

@@ -27,7 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "buffers/ring.h"
+#include "buffers/layout/ring.h"
 
 enum datagram_type {
 	DATAGRAM_DATA = 0xd1, /* a source's segment */

@@ -70,7 +70,7 @@ void dfi__multicast_end_step(struct multicast_end *end)
 	/* The endpoint may call this before end->endpoint is set. */
 	if (unlikely(!end->endpoint || end->why[0]))
 		return;
-	if (end->endpoint->ops->progress(end->endpoint) < 0) {
+	if (end->endpoint->ops->take(end->endpoint) < 0) {
 		fail(end);
 		return;
 	}

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/atomic.h"
-#include "buffers/checksum.h"
+#include "buffers/layout/checksum.h"
 #include "receiver.h"
 
 static inline uint32_t receiver_window(

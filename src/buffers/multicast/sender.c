@@ -10,7 +10,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "buffers/checksum.h"
+#include "buffers/layout/checksum.h"
 
 /* Targets do not answer ABORT, so the source sends it several times. */
 #define ABORTS 4

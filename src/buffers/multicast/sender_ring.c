@@ -10,7 +10,6 @@
 #include "base/atomic.h"
 #include "base/error.h"
 #include "base/wait.h"
-#include "buffers/reader.h"
 
 /* ---- The protocol, under the lock -------------------------------------- */
 
@@ -192,11 +191,8 @@ static const struct transport_ops ring_ops = {
 	.describe = describe,
 };
 
-/* The shared ring's writer has published a segment: send it. */
-static void published(void *arg)
+void dfi__sender_ring_send(struct sender_ring *source)
 {
-	struct sender_ring *source = arg;
-
 	dfi__multicast_end_lock(&source->end);
 	dfi__multicast_end_step(&source->end);
 	dfi__multicast_end_unlock(&source->end);
@@ -215,7 +211,7 @@ static int create_rings(struct sender_ring *source, uint32_t n)
 		return dfi__fail(
 		    -ENOMEM, "no memory for the credits of %u targets", n);
 	for (t = 0; t < n; t++) {
-		dfi__ring_header_init(&source->headers[t], source->sender.next);
+		ring_header_init(&source->headers[t], source->sender.next);
 		source->remotes[t] = (struct sender_remote){
 			.base = { .transport = &source->transport,
 			    .ring = (char *)&source->headers[t] },
@@ -230,8 +226,7 @@ static int create_rings(struct sender_ring *source, uint32_t n)
 
 int dfi__sender_ring_open(struct sender_ring *source,
     const struct multicast_config *config, uint32_t index, uint32_t gap_us,
-    bool notify, struct shared_ring *shared_ring, uint64_t start,
-    int64_t deadline)
+    bool notify, const struct region *slots, uint64_t start, int64_t deadline)
 {
 	struct multicast_config whole = *config;
 	struct multicast_sender_config sender = {
@@ -241,7 +236,8 @@ int dfi__sender_ring_open(struct sender_ring *source,
 		.source = index,
 		.gap_us = gap_us,
 		.notify = notify,
-		.slots = shared_ring->remote.ring +
+		.slots = (const char *)slots->base +
+		    ring_offset(&config->flow.geometry, 0) +
 		    config->flow.geometry.first_slot,
 		.start = start,
 	};
@@ -249,13 +245,10 @@ int dfi__sender_ring_open(struct sender_ring *source,
 
 	whole.index = index;
 	whole.n_peers = config->flow.n_targets;
-	whole.memory = shared_ring->region->base;
-	whole.memory_size = shared_ring->region->name.size;
+	whole.memory = slots->base;
+	whole.memory_size = slots->name.size;
 	whole.receives = sender_receives(whole.n_peers);
-	*source = (struct sender_ring){
-		.transport.ops = &ring_ops,
-		.shared_ring = shared_ring,
-	};
+	*source = (struct sender_ring){ .transport.ops = &ring_ops };
 	ret = dfi__multicast_sender_init(&source->sender, &sender);
 	if (!ret)
 		ret = create_rings(source, whole.n_peers);
@@ -266,8 +259,6 @@ int dfi__sender_ring_open(struct sender_ring *source,
 		dfi__sender_ring_close(source);
 		return ret;
 	}
-	shared_ring->published = published;
-	shared_ring->published_arg = source;
 	return 0;
 }
 

@@ -10,7 +10,6 @@
 #define DFI_BUFFERS_MULTICAST_SENDER_RING_H
 
 #include "transport/transport.h"
-#include "buffers/shared_ring.h"
 #include "end.h"
 #include "sender.h"
 
@@ -28,7 +27,6 @@ struct sender_ring {
 	struct multicast_end end; /* first */
 	struct transport transport;
 	struct multicast_sender sender;
-	struct shared_ring *shared_ring;
 	struct ring_header *headers;
 	struct sender_remote *remotes;
 	bool used; /* a target has had this stream before */
@@ -47,18 +45,21 @@ static inline uint32_t sender_receives(uint32_t n_targets)
 }
 
 /*
- * Send the segments of a shared ring. config has network, group, find, find_arg
- * and flow. -ENOMEM, and the errors of dfi__multicast_end_open().
+ * Send the segments of a shared ring, whose slots are in a region. config has
+ * network, group, find, find_arg and flow. -ENOMEM, and the errors of
+ * dfi__multicast_end_open().
  */
 int dfi__sender_ring_open(struct sender_ring *source,
     const struct multicast_config *config, uint32_t index, uint32_t gap_us,
-    bool notify, struct shared_ring *shared_ring, uint64_t start,
-    int64_t deadline);
+    bool notify, const struct region *slots, uint64_t start, int64_t deadline);
 /*
  * Stop sending. config.find is not called after this returns. The rings stay.
  */
 void dfi__sender_ring_stop(struct sender_ring *source);
 void dfi__sender_ring_close(struct sender_ring *source);
+
+/* The shared ring's writer has published a segment: send it. */
+void dfi__sender_ring_send(struct sender_ring *source);
 
 /* The ring of a target, for a writer. It needs neither opening nor closing. */
 struct remote *dfi__sender_ring_ring(

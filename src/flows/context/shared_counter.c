@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include "base/error.h"
 #include "base/log.h"
-#include "buffers/segment.h"
+#include "buffers/layout/segment.h"
 #include "context.h"
 #include "network.h"
 #include "region.h"

@@ -11,7 +11,7 @@
 #include "flows/aggregate/plan.h"
 #include "combine_flow.h"
 #include "flows/descriptor/descriptor.h"
-#include "buffers/segment.h"
+#include "buffers/layout/segment.h"
 
 /* Combiners of one level: numbers first to first + n - 1. */
 struct level {

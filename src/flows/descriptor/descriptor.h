@@ -13,7 +13,7 @@
 #include <dfi/flow_info.h>
 #include "base/host.h"
 #include "base/ip.h"
-#include "buffers/ring.h"
+#include "buffers/layout/ring.h"
 #include "transport/multicast.h"
 #include "transport/transports.h"
 
@@ -242,9 +242,9 @@ struct kind_rules {
 const struct kind_rules *dfi__kind_rules(uint32_t kind);
 
 /*
- * Version of the rings (buffers/segment.h), of datagrams, and of the entries of
- * a flow and its endpoints. All of a flow have the same. WIRE_VERSION stands
- * for the other entries.
+ * Version of the rings (buffers/layout/segment.h), of datagrams, and of the
+ * entries of a flow and its endpoints. All of a flow have the same.
+ * WIRE_VERSION stands for the other entries.
  */
 #define RING_LAYOUT 3
 

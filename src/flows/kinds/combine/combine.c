@@ -11,7 +11,7 @@
 #include "base/bits.h"
 #include "base/error.h"
 #include "base/schema.h"
-#include "buffers/checksum.h"
+#include "buffers/layout/checksum.h"
 #include "flows/descriptor/descriptor.h"
 #include "flows/declare/combine_flow.h"
 #include "flows/endpoint/target.h"

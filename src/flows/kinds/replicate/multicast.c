@@ -119,13 +119,15 @@ int dfi__source_multicast_open(struct dfi_source *source, int64_t deadline)
 	ret = dfi__sender_ring_open(source->multicast, &config, source->index,
 	    source->flow.gap_timeout_us,
 	    source->flow.loss_policy == DFI_LOSS_NOTIFY,
-	    &source->replica_writer->shared_ring, RING_FIRST_SEGMENT, deadline);
+	    source->replica_writer->shared_ring.region, RING_FIRST_SEGMENT,
+	    deadline);
 	if (ret < 0) {
 		free(source->multicast);
 		source->multicast = NULL;
 		return dfi__fail_within(ret, "flow '%s': source %u",
 		    source->flow.name, source->index);
 	}
+	source->replica_writer->shared_ring.multicast = source->multicast;
 	return 0;
 }
 

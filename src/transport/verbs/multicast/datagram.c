@@ -166,7 +166,7 @@ static void take(struct verbs_endpoint *endpoint, const struct ibv_wc *wc)
 		    wc->byte_len - VERBS_GRH);
 }
 
-int dfi__verbs_endpoint_progress(struct multicast_endpoint *base)
+int dfi__verbs_endpoint_take(struct multicast_endpoint *base)
 {
 	struct verbs_endpoint *endpoint = (struct verbs_endpoint *)base;
 	uint64_t numbers[BATCH];

@@ -321,7 +321,7 @@ static const struct multicast_ops endpoint_ops = {
 	.peer_close = peer_close,
 	.send = dfi__verbs_endpoint_send,
 	.room = dfi__verbs_endpoint_room,
-	.progress = dfi__verbs_endpoint_progress,
+	.take = dfi__verbs_endpoint_take,
 	.arm = endpoint_arm,
 	.alarm = endpoint_alarm,
 };

@@ -129,6 +129,6 @@ int dfi__verbs_endpoint_send(struct multicast_endpoint *base,
     struct multicast_peer *peer, const void *header, size_t header_size,
     const void *payload, size_t payload_size);
 int dfi__verbs_endpoint_room(struct multicast_endpoint *base);
-int dfi__verbs_endpoint_progress(struct multicast_endpoint *base);
+int dfi__verbs_endpoint_take(struct multicast_endpoint *base);
 
 #endif

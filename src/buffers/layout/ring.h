@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/atomic.h"
 #include "segment.h"
 
 /* Sequence number of the first segment of every ring of a flow. */
@@ -89,6 +90,19 @@ static inline struct ring_geometry ring_geometry_apart(struct ring_geometry g)
 	g.apart = true;
 	g.ring_size = sizeof(struct ring_header);
 	return g;
+}
+
+/* Initialise the header of a ring whose first segment has number start. */
+static inline void ring_header_init(struct ring_header *header, uint64_t start)
+{
+	atomic_set(&header->credit.consumed, start);
+	atomic_set(&header->credit.closed, RING_OPEN);
+	atomic_set(&header->writer_waits, 0);
+	atomic_set(&header->writer_name, 0);
+	atomic_set(&header->end.total, 0);
+	atomic_set(&header->end.state, 0);
+	atomic_set(&header->slots.total, 0);
+	atomic_set(&header->slots.state, footer_state(start - 1, 0, 0));
 }
 
 /* Offset of the ring of a source in its target's region. */
