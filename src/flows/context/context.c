@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and closing a context: the control thread, the registry connection
- * and the transport, in this order.
+ * A context's own parts: the registry's client, the transports and the
+ * processes. flows/open_context.c opens it, with the parts of the floors above.
  */
 #include "context.h"
 
@@ -13,7 +13,6 @@
 #include <unistd.h>
 #include <dfi/registry.h>
 #include "base/attr.h"
-#include "base/cancel.h"
 #include "base/error.h"
 #include "base/error_list.h"
 #include "base/loop.h"
@@ -69,7 +68,7 @@ static int fill_node(struct node *node, const char *name)
 	return 0;
 }
 
-static int publish_node(struct dfi *dfi, int64_t deadline)
+int dfi__context_publish(struct dfi *dfi, int64_t deadline)
 {
 	char key[KEY_SIZE];
 	size_t size;
@@ -122,26 +121,8 @@ static uint32_t lease_ms(
 	return attr->lease_ttl_ms ? attr->lease_ttl_ms : settings->lease_ms;
 }
 
-static int open_parts(struct dfi *dfi)
+void dfi__context_free(struct dfi *dfi)
 {
-	const struct context_part *part = dfi__context_parts;
-	int ret = 0;
-
-	for (; part->open && !ret; part++) {
-		ret = part->open(dfi);
-		if (!ret)
-			dfi->n_parts++;
-	}
-	return ret;
-}
-
-/* Close all that is open, in reverse order; on the loop's thread. */
-static void close_all(void *arg)
-{
-	struct dfi *dfi = arg;
-
-	while (dfi->n_parts)
-		dfi__context_parts[--dfi->n_parts].close(dfi);
 	if (dfi->network)
 		dfi__network_free(dfi->network);
 	dfi__client_close(dfi->registry);
@@ -152,14 +133,14 @@ static void close_all(void *arg)
 	dfi__handle_free(dfi, sizeof(*dfi));
 }
 
-static int enter(struct dfi *dfi, const char *registry,
-    const struct dfi_attr *attr, int64_t deadline)
+int dfi__context_join(
+    struct dfi *dfi, const struct dfi_attr *attr, int64_t deadline)
 {
 	struct registry_security security = registry_security(
 	    attr, &dfi->settings);
 	int ret;
 
-	ret = dfi__client_open(dfi->loop, registry, &security,
+	ret = dfi__client_open(dfi->loop, attr->registry, &security,
 	    lease_ms(attr, &dfi->settings), deadline, &dfi->registry);
 	if (ret < 0)
 		return ret;
@@ -169,90 +150,64 @@ static int enter(struct dfi *dfi, const char *registry,
 	if (!ret)
 		ret = dfi__processes_new(dfi, &dfi->processes);
 	if (!ret)
-		ret = dfi__network_new(dfi, registry, &dfi->network);
-	if (!ret)
-		ret = open_parts(dfi);
-	return ret ? ret : publish_node(dfi, deadline);
-}
-
-/* The extra time that dfi_open() waits for the cleanup after its timeout. */
-#define GIVE_UP_MS 200
-
-/*
- * On failure frees the context; the loop's thread does so if it is still busy.
- */
-static int join(
-    struct dfi *dfi, const char *registry, const struct dfi_attr *attr)
-{
-	int64_t deadline = deadline_in_ms(dfi->settings.open_timeout_ms), end;
-	int ret;
-
-	ret = dfi__loop_start_until("dfi-control", deadline, &dfi->loop);
-	if (ret < 0) {
-		dfi__handle_free(dfi, sizeof(*dfi));
-		return ret;
-	}
-	ret = enter(dfi, registry, attr, deadline);
-	if (ret < 0) {
-		end = deadline_in_ms(GIVE_UP_MS);
-		dfi__loop_finish(
-		    dfi->loop, close_all, dfi, end > deadline ? end : deadline);
-	}
+		ret = dfi__network_new(dfi, attr->registry, &dfi->network);
 	return ret;
 }
 
-int dfi_open(const struct dfi_attr *user, struct dfi **out)
+static int check_attr(const struct dfi_attr *attr)
 {
-	struct dfi_attr attr;
-	const char *registry;
-	struct dfi *dfi;
-	int ret;
-	CANCEL_POINT;
-
-	if (!out)
-		return dfi__fail(-EINVAL, "dfi_open: dfi is NULL");
-	ret = dfi__attr_load(&attr, sizeof(attr), user, "dfi_attr");
-	if (!ret && (attr.reserved || attr.reserved2))
-		ret = dfi__fail(-E2BIG,
+	if (attr->reserved || attr->reserved2)
+		return dfi__fail(-E2BIG,
 		    "dfi_attr.%s is not 0: set it to 0, or use a newer library "
 		    "that knows the member",
-		    attr.reserved ? "reserved" : "reserved2");
-	if (!ret && attr.registry_flags & ~(uint32_t)DFI_REGISTRY_INSECURE)
-		ret = dfi__fail(-EINVAL,
+		    attr->reserved ? "reserved" : "reserved2");
+	if (attr->registry_flags & ~(uint32_t)DFI_REGISTRY_INSECURE)
+		return dfi__fail(-EINVAL,
 		    "dfi_attr.registry_flags: unknown flags 0x%x",
-		    attr.registry_flags);
+		    attr->registry_flags);
+	return 0;
+}
+
+/* Complete the attributes and the settings by each other. */
+static int prepare(struct dfi *dfi, struct dfi_attr *attr)
+{
+	int ret = dfi__settings_load(&dfi->settings);
+
+	if (ret < 0)
+		return ret;
+	if (!attr->registry)
+		attr->registry = dfi->settings.registry;
+	if (!attr->registry)
+		return dfi__fail(-EINVAL,
+		    "no registry is named: set DFI_REGISTRY, or the program "
+		    "dfi_attr.registry, to the address of a dfi-registry, "
+		    "such as unix:/run/dfi.sock, or to local: within one "
+		    "process");
+	if (attr->open_timeout_ms)
+		dfi->settings.open_timeout_ms = attr->open_timeout_ms;
+	return fill_node(&dfi->node, attr->node_name);
+}
+
+int dfi__context_new(
+    const struct dfi_attr *user, struct dfi_attr *attr, struct dfi **out)
+{
+	int ret = dfi__attr_load(attr, sizeof(*attr), user, "dfi_attr");
+	struct dfi *dfi;
+
+	if (!ret)
+		ret = check_attr(attr);
 	if (ret < 0)
 		return ret;
 	dfi = dfi__handle_alloc(sizeof(*dfi));
 	if (!dfi)
 		return dfi__fail_map(sizeof(*dfi), "dfi_open");
-	ret = dfi__settings_load(&dfi->settings);
-	if (ret < 0)
-		goto free_dfi;
-	registry = attr.registry ? attr.registry : dfi->settings.registry;
-	if (!registry) {
-		ret = dfi__fail(-EINVAL,
-		    "no registry is named: set DFI_REGISTRY, or the program "
-		    "dfi_attr.registry, to the address of a dfi-registry, "
-		    "such as unix:/run/dfi.sock, or to local: within one "
-		    "process");
-		goto free_dfi;
-	}
-	ret = fill_node(&dfi->node, attr.node_name);
-	if (ret < 0)
-		goto free_dfi;
-	if (attr.open_timeout_ms)
-		dfi->settings.open_timeout_ms = attr.open_timeout_ms;
-	ret = dfi__error_keep(join(dfi, registry, &attr));
-	if (ret < 0)
+	ret = prepare(dfi, attr);
+	if (ret < 0) {
+		dfi__handle_free(dfi, sizeof(*dfi));
 		return ret;
-	dfi->magic = CONTEXT_MAGIC;
+	}
 	*out = dfi;
 	return 0;
-
-free_dfi:
-	dfi__handle_free(dfi, sizeof(*dfi));
-	return ret;
 }
 
 /* The value of n_users after which no user enters. */
@@ -309,17 +264,13 @@ static int fail_used(uint32_t n)
 	    n);
 }
 
-int dfi_close(struct dfi *dfi)
+int dfi__context_retire(struct dfi *dfi)
 {
 	uint32_t n = 0;
 	int64_t deadline;
 	bool closes;
-	int ret;
-	CANCEL_POINT;
+	int ret = hold(dfi);
 
-	if (!dfi)
-		return 0;
-	ret = hold(dfi);
 	if (ret < 0)
 		return ret;
 	closes = atomic_compare_exchange_strong(&dfi->n_users, &n, CLOSING);
@@ -335,7 +286,6 @@ int dfi_close(struct dfi *dfi)
 	dfi__network_leave(dfi->network, deadline);
 	dfi__client_revoke(dfi->registry);
 	dfi__handle_retire(dfi);
-	dfi__loop_finish(dfi->loop, close_all, dfi, context_deadline(dfi, 0));
 	return 0;
 }
 

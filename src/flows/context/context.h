@@ -42,7 +42,6 @@ struct dfi {
 	 * CONTEXT_USE().
 	 */
 	_Atomic uint32_t n_users;
-	uint32_t n_parts; /* number of open parts */
 	struct stats_list *stats;
 	struct tombstones *tombstones;
 };
@@ -52,17 +51,26 @@ _Static_assert(
     offsetof(struct dfi, entering) == HANDLE_ABORTERS_OFFSET, "handle");
 
 /*
- * State that an upper floor keeps in each context. It opens after the
- * registry's client, the transports and the processes, and closes before them,
- * on the control thread.
+ * The steps of dfi_open() (flows/open_context.c). Between join and publish, the
+ * floors above add their state, each a member of struct dfi that is NULL until
+ * then.
+ *
+ * new: make a context without a control thread, and complete the attributes.
+ * join: the registry and the transports; the control thread runs. publish: the
+ * node's entry. free: close what is open; on the control thread.
  */
-struct context_part {
-	int (*open)(struct dfi *dfi);
-	void (*close)(struct dfi *dfi);
-};
+int dfi__context_new(
+    const struct dfi_attr *user, struct dfi_attr *attr, struct dfi **dfi);
+int dfi__context_join(
+    struct dfi *dfi, const struct dfi_attr *attr, int64_t deadline);
+int dfi__context_publish(struct dfi *dfi, int64_t deadline);
+void dfi__context_free(struct dfi *dfi);
 
-/* In opening order. The last entry has no open (parts.c). */
-extern const struct context_part dfi__context_parts[];
+/*
+ * Leave the registry and the networks, if nothing uses the context: the errors
+ * are those of dfi_close(). From then on nobody enters it.
+ */
+int dfi__context_retire(struct dfi *dfi);
 
 /* The deadline of a call with timeout_ms; 0: the context's timeout. */
 static inline int64_t context_deadline(

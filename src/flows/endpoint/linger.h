@@ -35,7 +35,7 @@ struct source_linger {
 	TAILQ_ENTRY(dfi_source) link; /* in the clock's list */
 };
 
-/* The clock of a context; see struct context_part. */
+/* The clock of a context; flows/open_context.c opens it. */
 int dfi__linger_clock_open(struct dfi *dfi);
 void dfi__linger_clock_close(struct dfi *dfi);
 /*

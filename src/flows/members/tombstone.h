@@ -26,7 +26,7 @@ struct tombstone {
 	void (*end)(struct tombstone *tombstone, bool withdraw);
 };
 
-/* The list of a context; see struct context_part. */
+/* The list of a context; flows/open_context.c opens it. */
 int dfi__tombstones_open(struct dfi *dfi);
 void dfi__tombstones_close(struct dfi *dfi);
 
