@@ -5,7 +5,6 @@
  * first process reads the file, starts this program again for each of the
  * others, and prints the results that they send.
  */
-#include <argp.h>
 #include <dfi/dfi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,115 +15,16 @@
 #include "../../common/children.h"
 #include "../../common/complain.h"
 #include "../../common/output.h"
-#include "../../common/usage.h"
 #include "columns.h"
+#include "machines.h"
+#include "options.h"
 #include "output.h"
 #include "plan.h"
 #include "query.h"
 #include "worker.h"
 
-#define MAX_PROCESSES 64
-#define MAX_THREADS 64
-
-struct options {
-	const char *text; /* of the query */
-	const char *types;
-	uint32_t n_processes, n_threads, fan_in;
-	/* Of a process that was started. */
-	const char *registry, *flow;
-	int64_t process; /* -1: the first, which prints */
-};
-
-enum key {
-	KEY_TYPES = 256,
-	KEY_PROCESS,
-	KEY_REGISTRY,
-	KEY_FLOW,
-	KEY_FAN_IN,
-};
-
-static const struct argp_option table[] = {
-	{ "processes", 'p', "N", 0, "Processes, 1 to 64 (default 2)", 0 },
-	{ "threads", 't', "N", 0,
-	    "Threads of each process that push rows, 1 to 64 (default 2)", 0 },
-	{ "fan-in", KEY_FAN_IN, "N", 0,
-	    "Put combiners between the threads that push rows and those that "
-	    "give results. Each has at most N inputs, 2 to 4096 (default: no "
-	    "combiners)",
-	    0 },
-	{ "types", KEY_TYPES, "LIST", 0,
-	    "Types of columns: NAME=integer, NAME=real or NAME=text, several "
-	    "with commas (default: as the values look)",
-	    0 },
-	{ "process", KEY_PROCESS, "N", OPTION_HIDDEN, NULL, 0 },
-	{ "registry", KEY_REGISTRY, "ADDRESS", OPTION_HIDDEN, NULL, 0 },
-	{ "flow", KEY_FLOW, "NAME", OPTION_HIDDEN, NULL, 0 },
-	{ 0 },
-};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-	struct options *options = state->input;
-
-	switch (key) {
-	case 'p':
-		options->n_processes = (uint32_t)option_number(
-		    state, "processes", arg, 1, MAX_PROCESSES);
-		return 0;
-	case 't':
-		options->n_threads = (uint32_t)option_number(
-		    state, "threads", arg, 1, MAX_THREADS);
-		return 0;
-	case KEY_TYPES:
-		options->types = arg;
-		return 0;
-	case KEY_FAN_IN:
-		options->fan_in = (uint32_t)option_number(
-		    state, "fan-in", arg, 2, MAX_PROCESSES * MAX_THREADS);
-		return 0;
-	case KEY_PROCESS:
-		options->process = (uint32_t)option_number(
-		    state, "process", arg, 0, MAX_PROCESSES - 1);
-		return 0;
-	case KEY_REGISTRY:
-		options->registry = arg;
-		return 0;
-	case KEY_FLOW:
-		options->flow = arg;
-		return 0;
-	case ARGP_KEY_ARG:
-		if (options->text)
-			usage_error(
-			    state, "more than one query: put quotes around it");
-		options->text = arg;
-		return 0;
-	case ARGP_KEY_END:
-		if (!options->text)
-			usage_error(state, "no query is given");
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static void parse(int argc, char **argv, struct options *options)
-{
-	static const struct argp argp = {
-		.options = table,
-		.parser = parse_option,
-		.args_doc = "QUERY",
-		.doc = "Print the result of 'SELECT columns, aggregates FROM "
-		       "file.csv GROUP BY columns' as CSV, in no particular "
-		       "order. Aggregates are COUNT(*), COUNT, SUM, MIN, MAX "
-		       "and AVG. The file may be a pipe, such as /dev/stdin.",
-	};
-
-	*options =
-	    (struct options){ .n_processes = 2, .n_threads = 2, .process = -1 };
-	if (options_check(&argp, argv))
-		exit(EX_USAGE);
-	argp_parse(&argp, argc, argv, 0, NULL, options);
-}
+/* How long another machine may give no sign of life. */
+#define LEASE_MS 10000
 
 /* ---- The first process -----------------------------------------------------
  */
@@ -137,27 +37,42 @@ struct leader {
 	struct results results;
 };
 
-static int start_children(
-    struct leader *leader, char **argv, const char *registry)
+static int start_children(struct children *children,
+    const struct options *options, char **argv, const char *registry,
+    const char *name, int fd)
 {
-	char number[64], address[512], flow[512], name[32];
-	char *extra[] = { number, address, flow, NULL };
+	char number[64], address[512], flow[512], title[32];
+	char *extra[] = { number, flow, registry ? address : NULL, NULL };
 	uint32_t i;
 
-	snprintf(address, sizeof(address), "--registry=%s", registry);
-	snprintf(flow, sizeof(flow), "--flow=%s", leader->job.flow);
-	for (i = 0; i < leader->job.n_processes; i++) {
-		snprintf(number, sizeof(number), "--process=%u", i);
-		snprintf(name, sizeof(name), "process %u", i);
-		if (children_spawn(
-			&leader->children, name, argv, extra, leader->rows.fd))
+	snprintf(address, sizeof(address), "--registry=%s",
+	    registry ? registry : "");
+	snprintf(flow, sizeof(flow), "--flow=%s", name);
+	for (i = options->first; i < options->first + options->n_local; i++) {
+		snprintf(number, sizeof(number), "--process=%u", (unsigned)i);
+		snprintf(title, sizeof(title), "process %u", (unsigned)i);
+		if (children_spawn(children, title, argv, extra, fd))
 			return -1;
 	}
 	return 0;
 }
 
+/* Give all processes their rows, those on other machines first. */
+static int start(struct leader *leader, const struct options *options,
+    char **argv, const char *registry)
+{
+	const struct job *job = &leader->job;
+
+	if (options->n_local < job->n_processes &&
+	    machines_send(job, options->n_local, options->text))
+		return -1;
+	return start_children(&leader->children, options, argv, registry,
+	    job->flow, leader->rows.fd);
+}
+
 /* Collect all results with a context of the first process. */
-static int gather(struct leader *leader, char **argv, const char *registry)
+static int gather(struct leader *leader, const struct options *options,
+    char **argv, const char *registry)
 {
 	struct job *job = &leader->job;
 	struct dfi_target *target = NULL;
@@ -166,7 +81,7 @@ static int gather(struct leader *leader, char **argv, const char *registry)
 
 	if (job_create(job) || job_open(job, &target))
 		return -1;
-	ret = start_children(leader, argv, registry);
+	ret = start(leader, options, argv, registry);
 	if (!ret) {
 		ret = job_take(
 		    job, target, &leader->children, &leader->results);
@@ -181,24 +96,39 @@ static int gather(struct leader *leader, char **argv, const char *registry)
 	return ret ? ret : ended;
 }
 
-static int connect_and_gather(struct leader *leader, char **argv)
+static int open_context(
+    const struct options *options, const char *registry, struct dfi **dfi)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
-	struct dfi_registry *registry;
+
+	attr.registry = registry;
+	attr.open_timeout_ms = JOB_TIMEOUT_MS;
+	if (options->run) {
+		attr.open_timeout_ms = options->timeout_s * 1000;
+		attr.lease_ttl_ms = LEASE_MS;
+	}
+	return dfi_open(&attr, dfi) < 0 ? complain("%s", dfi_errmsg()) : 0;
+}
+
+static int connect_and_gather(
+    struct leader *leader, const struct options *options, char **argv)
+{
+	const char *address = options->registry;
+	struct dfi_registry *registry = NULL;
 	int ret;
 
-	if (dfi_registry_start(NULL, &registry) < 0)
-		return complain("%s", dfi_errmsg());
-	attr.registry = dfi_registry_address(registry);
-	attr.open_timeout_ms = JOB_TIMEOUT_MS;
-	ret = dfi_open(&attr, &leader->job.dfi);
-	if (ret < 0) {
-		complain("%s", dfi_errmsg());
-	} else {
-		ret = gather(leader, argv, attr.registry);
+	if (!options->run) {
+		if (dfi_registry_start(NULL, &registry) < 0)
+			return complain("%s", dfi_errmsg());
+		address = dfi_registry_address(registry);
+	}
+	ret = open_context(options, address, &leader->job.dfi);
+	if (!ret) {
+		ret = gather(leader, options, argv, address);
 		dfi_close(leader->job.dfi);
 	}
-	dfi_registry_stop(registry);
+	if (registry)
+		dfi_registry_stop(registry);
 	return ret;
 }
 
@@ -212,14 +142,16 @@ static int lead(const struct options *options, const struct query *query,
 	int ret;
 
 	snprintf(flow, sizeof(flow), "aggregate.%d", (int)getpid());
-	leader.job.flow = flow;
+	leader.job.flow = options->run ? options->run : flow;
 	leader.job.plan = &plan;
 	ret = columns_load(
 	    query, options->types, &leader.rows, leader.dictionaries);
 	if (!ret)
 		ret = plan_make(&plan, query, &leader.rows);
-	if (!ret)
-		ret = connect_and_gather(&leader, argv);
+	if (!ret) {
+		leader.job.n_rows = leader.rows.header->n_rows;
+		ret = connect_and_gather(&leader, options, argv);
+	}
 	if (!ret)
 		ret = output(&plan, &leader.results, leader.dictionaries);
 	results_free(&leader.results);
@@ -232,25 +164,53 @@ static int lead(const struct options *options, const struct query *query,
 /* ---- The others ------------------------------------------------------------
  */
 
+/* On the first machine, the rows are in memory that all its processes share. */
+static int take_rows(struct job *job, const struct options *options,
+    struct query *query, struct rows *rows)
+{
+	static char text[MAX_TEXT + 1];
+
+	if (options->first == 0) {
+		if (rows_map(rows, CHILD_FD))
+			return -1;
+		job->n_rows = rows->header->n_rows;
+		return 0;
+	}
+	if (machines_take(job, (uint32_t)options->process, text, rows))
+		return -1;
+	return query_parse(text, query);
+}
+
 static int follow(
-    const struct options *options, const struct query *query, struct job job)
+    const struct options *options, struct query *query, struct job job)
 {
 	static struct plan plan;
-	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct rows rows;
 
-	if (rows_map(&rows, CHILD_FD) || plan_make(&plan, query, &rows))
-		return -1;
-	attr.registry = options->registry;
-	attr.open_timeout_ms = JOB_TIMEOUT_MS;
 	job.plan = &plan;
 	job.flow = options->flow;
-	if (dfi_open(&attr, &job.dfi) < 0)
-		return complain("%s", dfi_errmsg());
+	if (open_context(options, options->registry, &job.dfi))
+		return -1;
+	if (take_rows(&job, options, query, &rows) ||
+	    plan_make(&plan, query, &rows))
+		return -1;
 	job_work(&job, (uint32_t)options->process);
 	dfi_close(job.dfi);
 	rows_unmap(&rows);
 	return 0;
+}
+
+/* Another machine's part: its processes say what goes wrong. */
+static int share(const struct options *options, char **argv)
+{
+	struct children children = { .list = NULL };
+	int ret;
+
+	ret = start_children(
+	    &children, options, argv, options->registry, options->run, -1);
+	if (children_end(&children, ret ? 0 : -1))
+		ret = -1;
+	return ret;
 }
 
 int main(int argc, char **argv)
@@ -264,13 +224,17 @@ int main(int argc, char **argv)
 	child_enter();
 	/* Report a limit on file sizes as an error, not as a signal. */
 	signal(SIGXFSZ, SIG_IGN);
-	parse(argc, argv, &options);
+	options_parse(argc, argv, &options);
 	job.n_processes = options.n_processes;
 	job.n_threads = options.n_threads;
 	job.fan_in = options.fan_in;
-	if (query_parse(options.text, &query))
+	if (options.text && query_parse(options.text, &query))
 		return EX_USAGE;
-	ret = options.process < 0 ? lead(&options, &query, job, argv)
-				  : follow(&options, &query, job);
+	if (options.process >= 0)
+		ret = follow(&options, &query, job);
+	else if (options.first > 0)
+		ret = share(&options, argv);
+	else
+		ret = lead(&options, &query, job, argv);
 	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
 }

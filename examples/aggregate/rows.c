@@ -23,8 +23,7 @@ static uint64_t align(uint64_t size)
 	return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Where the arrays are. */
-static void place(struct rows_header *header)
+void rows_place(struct rows_header *header)
 {
 	struct rows_column *column = header->columns;
 	uint32_t i;
@@ -57,7 +56,7 @@ int rows_create(struct rows *rows, const struct rows_header *wanted)
 	struct rows_header header = *wanted;
 	int err = 0;
 
-	place(&header);
+	rows_place(&header);
 	*rows = (struct rows){ .fd = -1 };
 	if (memory_check("the file's rows, as numbers, need",
 		header.size + WORK_SIZE,

@@ -43,6 +43,9 @@ struct rows {
 	struct rows_header *header;
 };
 
+/* Set where the arrays are, and the size of all. */
+void rows_place(struct rows_header *header);
+
 /*
  * Memory for a header whose n_rows, n_columns and columns' types and has_nulls
  * are set; the arrays are zero. 0, or -1 after a complaint.

@@ -85,7 +85,7 @@ int job_create(const struct job *job)
 	attr.combine.group_by = plan->query->n_keys ? plan->group_by : NULL;
 	attr.combine.aggregates = plan->aggregates;
 	attr.combine.n_aggregates = plan->n_aggregates;
-	attr.combine.max_groups = plan->rows->header->n_rows;
+	attr.combine.max_groups = job->n_rows;
 	attr.combine.fan_in = job->fan_in;
 	if (check_memory(job, &attr, &need))
 		return -1;
@@ -139,15 +139,19 @@ static void start(pthread_t *thread, void *(*run)(void *), void *arg)
 		_exit(EXIT_FAILURE);
 }
 
+uint64_t job_share(const struct job *job, uint32_t source)
+{
+	return job->n_rows * source /
+	    ((uint64_t)job->n_processes * job->n_threads);
+}
+
 static void *push_share(void *arg)
 {
 	const struct pusher *pusher = arg;
 	const struct job *job = pusher->job;
 	const struct plan *plan = job->plan;
-	uint64_t n_pushers = (uint64_t)job->n_processes * job->n_threads;
-	uint64_t n = plan->rows->header->n_rows;
-	uint64_t i = n * pusher->source / n_pushers;
-	uint64_t end = n * (pusher->source + 1) / n_pushers;
+	uint64_t i = job_share(job, pusher->source);
+	uint64_t end = job_share(job, pusher->source + 1);
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	char *tuple = allocate(1, plan->schema.tuple_size);
 	struct dfi_source *source;
@@ -157,7 +161,7 @@ static void *push_share(void *arg)
 		  job->dfi, job->flow, pusher->source, &attr, &source),
 	    "source", pusher->source);
 	for (; i < end; i++) {
-		plan_tuple(plan, i, tuple);
+		plan_tuple(plan, i - job->first_row, tuple);
 		check(dfi_source_push(source, tuple), "source", pusher->source);
 	}
 	check(dfi_source_close(source), "source", pusher->source);

@@ -24,8 +24,12 @@ struct job {
 	const struct plan *plan;
 	const char *flow; /* its name, and before ".results" the other's */
 	uint32_t n_processes, n_threads;
-	uint32_t fan_in; /* of the tree; 0: none */
+	uint32_t fan_in;            /* of the tree; 0: none */
+	uint64_t n_rows, first_row; /* of all; the plan's rows begin there */
 };
+
+/* The first row that a source pushes; it ends where the next one's begin. */
+uint64_t job_share(const struct job *job, uint32_t source);
 
 /* Result tuples: the keys, then the aggregates, in the plan's order. */
 struct results {

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_aggregate_processes.sh BIN_DIR: all processes of the aggregate example work on the
-# same rows, also from a pipe and from a file that grows. A process that dies ends the run
+# same rows, also from a pipe and from a file that grows, and in two invocations, as on two
+# machines (proc.test_ofi_programs runs them on two hosts). A process that dies ends the run
 # with its reason. Lost output is an error.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
 export LC_ALL=C
 
-aggregate=$1/aggregate
+bin=$(realpath "$1") aggregate=$1/aggregate
 tmp=$(mktemp -d)
 trap 'end_children; rm -rf "$tmp"' EXIT
 cd "$tmp"
@@ -117,6 +118,80 @@ grep -q '^aggregate: process [0-2] (pid [0-9]*) was killed by signal 9' err ||
 	fail "a process is killed: no word of it"
 [ ! -s out ] || fail "a process is killed: something was printed"
 passed
+
+# --- Two invocations ----------------------------------------------------------
+
+refuse() # PATTERN ARGUMENT...
+{
+	ret=0
+	"$aggregate" "${@:2}" > out 2> err || ret=$?
+	[ $ret -eq 64 ] || fail "${*:2}: exit status $ret, not 64"
+	grep -q -- "$1" err || fail "${*:2}: no '$1'"
+	passed
+}
+refuse 'a name to meet under: --run' --first-process 1
+refuse 'a name to meet under: --run' -p 2 --local-processes 1 "$items from f.csv"
+refuse 'said on the first machine only' --run r --first-process 1 -p 2
+refuse '3 is more than --processes 2' --run r --local-processes 3 "$items from f.csv"
+refuse "'a/b' is no name" --run a/b "$items from f.csv"
+refuse 'say --run as well' --registry unix:@x "$items from f.csv"
+
+if [ -x "$bin/dfi-registry" ]; then
+	"$bin/dfi-registry" --listen "unix:$tmp/registry" --print-address > address &
+	await address
+	export DFI_REGISTRY=unix:$tmp/registry
+	for keys in 'group by city' ''; do
+		query="select ${keys:+city,} count(*), sum(price), max(price) from f.csv $keys"
+		"$aggregate" "$query" | sort > one
+		timeout $wait_limit "$aggregate" --run two --first-process 1 \
+			--local-processes 2 2> other.err &
+		other=$!
+		run --run two -p 3 --local-processes 1 --fan-in 2 "$query"
+		wait $other || fail "the other machine: $(cat other.err)"
+		sort out | cmp one - || fail "two invocations have other results"
+		passed
+	done
+	# One that doesn't come, and a first one that doesn't.
+	ret=0
+	"$aggregate" --run absent -p 2 --local-processes 1 --timeout 1 \
+		'select count(*) from f.csv' > out 2> err || ret=$?
+	[ $ret -eq 1 ] && grep -q 'process 1 of another machine did not come' err ||
+		fail "another machine is absent: exit status $ret"
+	ret=0
+	"$aggregate" --run absent --first-process 1 --timeout 1 > out 2> err || ret=$?
+	[ $ret -eq 1 ] && grep -q "waiting for the first machine: .*nobody" err ||
+		fail "the first machine is absent: exit status $ret"
+	# The other invocation's processes are killed: the first one says so.
+	lose_machine() # how the first one ended is in $ret
+	{
+		local other first
+
+		rm -f other.err
+		timeout $wait_limit env DFI_LOG=info "$aggregate" --run killed \
+			--first-process 1 --local-processes 2 2> other.err &
+		other=$!
+		timeout $wait_limit "$aggregate" --run killed -p 3 --local-processes 1 \
+			'select k, count(*) from many.csv group by k' > out 2> err &
+		first=$!
+		until grep -qs "'killed.results': source . of 3 is attached" other.err; do
+			sleep 0.01
+		done
+		kill_below $other 2> /dev/null
+		wait $other || :
+		ret=0
+		wait $first || ret=$?
+	}
+	for try in {1..20}; do
+		lose_machine
+		[ $ret -eq 0 ] || break # else they had ended
+	done
+	[ $ret -eq 1 ] || fail "another machine dies: exit status $ret after $try tries"
+	grep -qE 'died or closed before|failed with status' err ||
+		fail "another machine dies: no word of it"
+	[ ! -s out ] || fail "another machine dies: something was printed"
+	passed
+	unset DFI_REGISTRY
+fi
 
 # A limit on file sizes, which counts shared memory.
 ret=0
