@@ -9,36 +9,12 @@
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
+# shellcheck source=tests/proc/hosts_help.sh
+. "$(dirname "$0")/hosts_help.sh"
 bin=$1 worker=$2 lossy_link=$3
-here=dfi-a-$$ there=dfi-b-$$
-
-skip()
-{
-	echo "skipped: $*"
-	exit 77
-}
-
-[ "$(id -u)" = 0 ] || skip "only root can make namespaces"
-command -v ip > /dev/null || skip "there is no ip (iproute2)"
-ip netns add "$here" 2> /dev/null || skip "no namespaces here"
-tmp=$(mktemp -d)
-trap 'end_children; ip netns del "$here" || :; ip netns del "$there" || :; rm -rf "$tmp"' EXIT
-# It mounts a file system over /sys, which a bare chroot can't.
-ip netns exec "$here" true 2> /dev/null || skip "no programs run in namespaces here"
-ip netns add "$there"
-ip link add va netns "$here" type veth peer name vb netns "$there" 2> /dev/null ||
-	skip "no veth here"
-ip -n "$here" addr add 10.77.9.1/24 dev va
-ip -n "$there" addr add 10.77.9.2/24 dev vb
+hosts_make
 ip -n "$here" addr add fd00:77:9::1/64 dev va nodad
 ip -n "$there" addr add fd00:77:9::2/64 dev vb nodad
-ip -n "$here" link set va up
-ip -n "$there" link set vb up
-ip -n "$here" link set lo up
-ip -n "$there" link set lo up
-
-in_a() { ip netns exec "$here" "$@"; }
-in_b() { ip netns exec "$there" "$@"; }
 
 has() # FILE PATTERN
 {
@@ -58,12 +34,8 @@ until_has() # FILE PATTERN MS: sets took to how long it took
 	took=$(($(date +%s%3N) - start))
 }
 
-"$bin/dfi-registry" keygen "$tmp/key"
-in_a "$bin/dfi-registry" --listen tcp:10.77.9.1:0 --key "$tmp/key" --print-address \
-	> "$tmp/address" 2> "$tmp/registry.err" &
-await "$tmp/address"
-DFI_REGISTRY=$(cat "$tmp/address")
-export DFI_REGISTRY DFI_REGISTRY_KEY=$tmp/key DFI_OPEN_TIMEOUT=20000
+registry_start 10.77.9.1
+export DFI_OPEN_TIMEOUT=20000
 export DFI_LOG=info
 
 # Nothing but the registry is set.
@@ -113,13 +85,7 @@ slow_flows()
 	wait $target || fail "the target: $(cat "$tmp/order.target")"
 	has "$tmp/order.target" '^target 0 ended 0 400'
 }
-if [ -c /dev/net/tun ]; then
-	"$lossy_link" "$here" "$there" 20 1 > "$tmp/link" &
-	await "$tmp/link"
-	ip -n "$here" addr add 10.77.8.1 peer 10.77.8.2 dev lossy
-	ip -n "$there" addr add 10.77.8.2 peer 10.77.8.1 dev lossy
-	ip -n "$here" link set lossy up
-	ip -n "$there" link set lossy up
+if hosts_lose 20 1; then
 	in_a() { ip netns exec "$here" env DFI_OFI_ADDRESS=10.77.8.1 "$@"; }
 	in_b() { ip netns exec "$there" env DFI_OFI_ADDRESS=10.77.8.2 "$@"; }
 	slow_flows
