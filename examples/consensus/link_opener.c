@@ -197,7 +197,8 @@ static int open_place(struct link *link)
 			continue;
 		ret = open_source(link, name);
 		/* All are at one peer: if one gets no answer, none does. */
-		if (!ret || ret == -ENOTCONN || ret == -ETIMEDOUT)
+		if (!ret || ret == -ENOTCONN || ret == -ETIMEDOUT ||
+		    ret == -EHOSTUNREACH || atomic_load(&link->closing))
 			return ret;
 	}
 	return ret < 0 ? ret : -EEXIST;
