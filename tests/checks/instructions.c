@@ -144,10 +144,11 @@ static void consume_batch(uint32_t n)
 	struct dfi_batch batch;
 
 	for (uint32_t t = 0; t < n_targets; t++)
-		for (uint32_t left = n; left;
-		     left -= (uint32_t)check(
-			 dfi_target_consume_batch(targets[t], &batch)))
+		for (uint32_t got = 0; got < n;) {
+			got += (uint32_t)check(
+			    dfi_target_consume_batch(targets[t], &batch));
 			dfi_target_release(targets[t], &batch);
+		}
 }
 
 static void consume_cursor(uint32_t n)
