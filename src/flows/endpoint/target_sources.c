@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include "base/compiler.h"
 #include "base/error.h"
 #include "await.h"
 #include "flows/declare/tree.h"
@@ -51,13 +52,26 @@ static enum ring_loss loss_of(
 	return loss;
 }
 
+/* Whether the target has lost any writer; a look at all sources asks often. */
+static inline bool has_losses(const struct dfi_target *target)
+{
+	const struct export *export = target->region->exports;
+
+	while (export && !atomic_observe(&export->changes))
+		export = export->next;
+	return export;
+}
+
 /* Whether the connection is lost. state: the registry's state, read before. */
 static bool is_lost(
     const struct dfi_target *target, uint32_t source, uint32_t state)
 {
 	const struct export *at;
-	enum ring_loss loss = loss_of(target, source, &at);
+	enum ring_loss loss;
 
+	if (likely(!has_losses(target)))
+		return false;
+	loss = loss_of(target, source, &at);
 	/* A peer may go before it attached, and another may come. */
 	return loss == RING_LOST ||
 	    (loss == RING_LOST_UNWRITTEN && state != PEER_ABSENT);
