@@ -34,12 +34,14 @@ static int cancelled(struct dfi_source *source, uint32_t target)
 	    source->flow.name, SOURCE_ID(source), name);
 }
 
+/* has_ops: false if the caller has found that the source has no lane_ops. */
 static always_inline int open_segment(
-    struct dfi_source *source, uint32_t target)
+    struct dfi_source *source, uint32_t target, bool has_ops)
 {
 	struct writer *writer = &source->writers[target];
 	struct dfi_source_lane *lane = &source->head.lanes[target];
-	int ret = lane_open(source, target);
+	int ret = has_ops ? lane_open(source, target)
+			  : lane_open_ring(source, target);
 
 	if (likely(ret > 0)) {
 		lane->next = writer->segment;
@@ -69,7 +71,7 @@ static always_inline int open_segment(
 
 int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
 {
-	return open_segment(source, target);
+	return open_segment(source, target, true);
 }
 
 /*
@@ -138,7 +140,7 @@ int dfi__source_make_room(struct dfi_source *source, uint32_t lane)
 			ret = check_life(source, lane);
 		if (ret < 0)
 			return ret;
-		ret = open_segment(source, lane);
+		ret = open_segment(source, lane, true);
 		target = lane_waits_for(source, lane);
 		if (ret > 0)
 			goes_on(source, lane);
@@ -172,7 +174,7 @@ int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t target)
 }
 
 static always_inline int send_segment(
-    struct dfi_source *source, uint32_t target)
+    struct dfi_source *source, uint32_t target, bool has_ops)
 {
 	uint64_t bytes = source_filled(source, target);
 	int ret = 0;
@@ -180,7 +182,8 @@ static always_inline int send_segment(
 	if (source_aborted(source))
 		return dfi__source_give_up(source);
 	if (likely(bytes))
-		ret = lane_publish(source, target, bytes);
+		ret = has_ops ? lane_publish(source, target, bytes)
+			      : lane_publish_ring(source, target, bytes);
 	else
 		source->writers[target].segment = NULL;
 	if (unlikely(source->replica_writer != NULL)) {
@@ -195,20 +198,21 @@ static always_inline int send_segment(
 	} else if (unlikely(ret < 0 || source_target_life(source, target))) {
 		return dfi__source_target_left(source, target);
 	}
-	ret = open_segment(source, target);
+	ret = open_segment(source, target, has_ops);
 	return ret < 0 ? ret : 0;
 }
 
 int dfi__source_send(struct dfi_source *source, uint32_t target)
 {
-	return send_segment(source, target);
+	return send_segment(source, target, true);
 }
 
 /* The lane's segment, or a cursor's, has all that it can take: send it. */
 static always_inline int send_full(struct dfi_source *source, uint32_t lane)
 {
-	return unlikely(source->lane_ops != NULL) ? lane_reached(source, lane)
-						  : send_segment(source, lane);
+	return unlikely(source->lane_ops != NULL)
+	    ? lane_reached(source, lane)
+	    : send_segment(source, lane, false);
 }
 
 /*
@@ -345,7 +349,7 @@ struct dfi_source_cursor dfi_source_cursor_open(
 	 * position.
 	 */
 	if (lane_awaits_position(source) && source_filled(source, cursor.lane))
-		cursor.status = send_segment(source, cursor.lane);
+		cursor.status = send_segment(source, cursor.lane, true);
 	if (cursor.status) {
 		source_unlock(source);
 		return cursor;

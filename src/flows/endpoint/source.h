@@ -409,24 +409,36 @@ static inline uint32_t lane_waits_for(
 	    : lane;
 }
 
-/* The writer's functions (buffers/writer.h) for a lane of any kind. */
-static inline int lane_open(struct dfi_source *source, uint32_t lane)
+/* The writer's functions (buffers/writer.h) for a lane without lane_ops. */
+static inline int lane_open_ring(struct dfi_source *source, uint32_t lane)
 {
-	if (unlikely(source->lane_ops != NULL))
-		return source->lane_ops->open(source, lane);
 	return unlikely(source->replica_writer != NULL)
 	    ? dfi__replica_open(source->replica_writer)
 	    : writer_open(&source->writers[lane]);
 }
 
-static inline int lane_publish(
+static inline int lane_publish_ring(
     struct dfi_source *source, uint32_t lane, uint64_t used)
 {
-	if (unlikely(source->lane_ops != NULL))
-		return source->lane_ops->publish(source, lane, used);
 	return unlikely(source->replica_writer != NULL)
 	    ? dfi__replica_publish(source->replica_writer, used)
 	    : dfi__writer_publish(&source->writers[lane], used);
+}
+
+/* The same for a lane of any kind. */
+static inline int lane_open(struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->lane_ops != NULL)
+	    ? source->lane_ops->open(source, lane)
+	    : lane_open_ring(source, lane);
+}
+
+static inline int lane_publish(
+    struct dfi_source *source, uint32_t lane, uint64_t used)
+{
+	return unlikely(source->lane_ops != NULL)
+	    ? source->lane_ops->publish(source, lane, used)
+	    : lane_publish_ring(source, lane, used);
 }
 
 static inline int lane_publish_part(
@@ -564,10 +576,12 @@ static inline bool lane_awaits_position(const struct dfi_source *source)
 /* The lane's segment is empty, so nothing in it is due. */
 static inline void lane_reset_due(struct dfi_source *source, uint32_t lane)
 {
-	if (likely(!lane_holds(source, lane) && !lane_awaits_position(source)))
-		source->writers[lane].due = 0;
-	else if (source->linger.ns)
+	if (likely(!source->linger.ns))
+		return;
+	if (lane_holds(source, lane) || lane_awaits_position(source))
 		dfi__linger_note(source, lane);
+	else
+		source->writers[lane].due = 0;
 }
 
 /*
