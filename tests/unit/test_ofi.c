@@ -44,6 +44,7 @@ static void teardown(void)
 }
 
 TestSuite(stranger, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(member, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(progress, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(ofi, .timeout = 300);
 
@@ -117,6 +118,46 @@ Test(ofi, refuses_multicast)
 	attr.replicate.method = 0;
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 	rig_stop(&rig);
+}
+
+/* ---- Members that leave ------------------------------------------------- */
+
+struct leaving {
+	struct dfi *dfi;
+	struct dfi_target *target;
+};
+
+/* Nobody is a member: the target has left while its answer was on its way. */
+static bool find_nobody(
+    void *arg, uint64_t node, uint8_t token[MEMBER_TOKEN_SIZE])
+{
+	struct leaving *leaving = arg;
+
+	(void)node;
+	(void)token;
+	if (leaving->dfi) {
+		cr_assert_eq(dfi_target_close(leaving->target), 0);
+		cr_assert_eq(dfi_close(leaving->dfi), 0);
+		leaving->dfi = NULL;
+	}
+	return false;
+}
+
+Test(member, that_leaves_while_a_source_connects_is_named)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct leaving leaving = { .dfi = rig_join(&rig) };
+	struct member self = theirs->self;
+	struct dfi_source *source;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 16);
+	leaving.target = open_target(leaving.dfi, "f", 0, 0);
+	theirs->self.find = find_nobody;
+	theirs->self.arg = &leaving;
+	attr.open_timeout_ms = LONG_MS;
+	assert_error(dfi_source_open(rig.other, "f", 0, &attr, &source),
+	    -ECONNRESET, "flow 'f'", "target 0", "died or closed");
+	theirs->self = self;
 }
 
 /* ---- Strangers --------------------------------------------------------- */

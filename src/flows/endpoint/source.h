@@ -131,11 +131,14 @@ int dfi__source_open(struct dfi *dfi, const struct kind *kind,
 /* Open the ring of each target that wants tuples. */
 int dfi__source_open_rings(struct dfi_source *source, int64_t deadline);
 
-/* Errors that the end of a target's context can have caused. */
+/*
+ * Errors that the end of a target's context can have caused. -EACCES: its proof
+ * of membership came after the registry had reported that it is no member.
+ */
 static inline bool source_is_unreachable(int err)
 {
 	return err == -ECONNREFUSED || err == -ECONNRESET ||
-	    err == -ETIMEDOUT || err == -EHOSTUNREACH;
+	    err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -EACCES;
 }
 
 /*

@@ -345,6 +345,9 @@ static int reach(struct dfi_sequencer *sequencer, int64_t deadline)
 	ret = dfi__shared_counter_open(dfi, DFI_TRANSPORT_DEFAULT,
 	    &creator->node, &creator->sequencer, &wait_limit,
 	    &sequencer->user_end);
+	/* Its proof of membership came too late. */
+	if (ret == -EACCES && is_lost(sequencer))
+		return fail_lost(sequencer);
 	return ret < 0
 	    ? dfi__fail_within(ret, "sequencer '%s' (node %s, host %s, pid %u)",
 		  sequencer->name, creator->node.name, creator->node.host,
