@@ -184,20 +184,12 @@ static struct handshake handshake_to(uint16_t port)
 	return handshake;
 }
 
-/*
- * Ask rig.dfi for a connection with this data: 0, or the errno value that it
- * refuses with.
- */
-static int knock(const void *data, size_t size)
+static struct ofi_conn *new_conn(const union ip *to)
 {
-	struct handshake answer = { .refusal = 0 };
 	struct ofi_conn *conn;
-	enum ofi_conn_state state = OFI_CONNECTING;
 	struct fi_info *info;
-	union ip to;
 
-	address_of(ours, &to);
-	cr_assert_eq(dfi__ofi_info(theirs, &to, &info), 0);
+	cr_assert_eq(dfi__ofi_info(theirs, to, &info), 0);
 	cr_assert_eq(dfi__ofi_new_conn(theirs, info, false, &conn), 0);
 	fi_freeinfo(info);
 	conn->writer = &rig;
@@ -206,19 +198,47 @@ static int knock(const void *data, size_t size)
 	dfi__ofi_list_conn(conn);
 	pthread_mutex_unlock(&theirs->table);
 	lock_release(&theirs->poll);
-	cr_assert_eq(fi_connect(conn->ep, &to, data, size), 0);
-	while (state == OFI_CONNECTING) {
-		usleep(1000);
-		pthread_mutex_lock(&theirs->table);
-		state = conn->state;
-		pthread_mutex_unlock(&theirs->table);
-	}
-	if (state == OFI_REFUSED && conn->answer_size == sizeof(answer))
-		memcpy(&answer, conn->answer, sizeof(answer));
+	return conn;
+}
+
+static void end_conn(struct ofi_conn *conn)
+{
 	conn->writer = NULL;
 	dfi__ofi_break(conn, NULL);
 	dfi__ofi_end_broken(theirs);
+}
+
+/*
+ * Ask rig.dfi for a connection with this data: 0, or the errno value that it
+ * refuses with. The caller ends the connection.
+ */
+static int ask(const void *data, size_t size, struct ofi_conn **conn)
+{
+	struct handshake answer = { .refusal = 0 };
+	enum ofi_conn_state state = OFI_CONNECTING;
+	union ip to;
+
+	address_of(ours, &to);
+	*conn = new_conn(&to);
+	cr_assert_eq(fi_connect((*conn)->ep, &to, data, size), 0);
+	while (state == OFI_CONNECTING) {
+		usleep(1000);
+		pthread_mutex_lock(&theirs->table);
+		state = (*conn)->state;
+		pthread_mutex_unlock(&theirs->table);
+	}
+	if (state == OFI_REFUSED && (*conn)->answer_size == sizeof(answer))
+		memcpy(&answer, (*conn)->answer, sizeof(answer));
 	return state == OFI_REFUSED ? answer.refusal : 0;
+}
+
+static int knock(const void *data, size_t size)
+{
+	struct ofi_conn *conn;
+	int ret = ask(data, size, &conn);
+
+	end_conn(conn);
+	return ret;
 }
 
 Test(stranger, is_refused_without_a_proof)
@@ -249,13 +269,19 @@ Test(stranger, is_refused_without_a_proof)
 	cr_assert_eq(knock(&changed, sizeof(changed)), EACCES);
 }
 
-static int plug(void)
+/* A TCP connection to rig.dfi from an address of this host. */
+static int plug(uint32_t host)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in from = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(host),
+	};
 	union ip to;
 
 	address_of(ours, &to);
 	cr_assert_geq(fd, 0);
+	cr_assert_eq(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
 	cr_assert_eq(connect(fd, &to.any, sizeof(to.in)), 0);
 	return fd;
 }
@@ -271,7 +297,6 @@ static size_t overhear(uint8_t *bytes, size_t size)
 	};
 	socklen_t at_size = sizeof(at);
 	struct ofi_conn *conn;
-	struct fi_info *info;
 	union ip to;
 	ssize_t n;
 
@@ -279,14 +304,7 @@ static size_t overhear(uint8_t *bytes, size_t size)
 	cr_assert_eq(listen(fd, 1), 0);
 	cr_assert_eq(getsockname(fd, (struct sockaddr *)&at, &at_size), 0);
 	cr_assert(dfi__ip_copy((struct sockaddr *)&at, &to));
-	cr_assert_eq(dfi__ofi_info(theirs, &to, &info), 0);
-	cr_assert_eq(dfi__ofi_new_conn(theirs, info, false, &conn), 0);
-	fi_freeinfo(info);
-	dfi__ofi_lock_poll(theirs);
-	pthread_mutex_lock(&theirs->table);
-	dfi__ofi_list_conn(conn);
-	pthread_mutex_unlock(&theirs->table);
-	lock_release(&theirs->poll);
+	conn = new_conn(&to);
 	cr_assert_eq(
 	    fi_connect(conn->ep, &to, &handshake, sizeof(handshake)), 0);
 	from = accept(fd, NULL, NULL);
@@ -295,7 +313,7 @@ static size_t overhear(uint8_t *bytes, size_t size)
 	cr_assert_gt(n, (ssize_t)sizeof(handshake));
 	close(from);
 	close(fd);
-	dfi__ofi_end_broken(theirs);
+	end_conn(conn);
 	return (size_t)n;
 }
 
@@ -323,7 +341,7 @@ Test(stranger, writes_nothing)
 	cr_assert_not_null(before);
 	memcpy(before, target->region->base, target->region->name.size);
 	for (f = 0; f < (int)N_ELEMENTS(fds); f++) {
-		fds[f] = plug();
+		fds[f] = plug(INADDR_LOOPBACK);
 		n = 1 + rng_below(&rng, sizeof(bytes));
 		for (i = 0; i < n; i++)
 			bytes[i] = (uint8_t)rng_next(&rng);
@@ -352,6 +370,180 @@ Test(stranger, writes_nothing)
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	end_target(target);
 	free(before);
+}
+
+/* How many peers rig.dfi has accepted so far, of those that still are. */
+static unsigned n_accepted(void)
+{
+	const struct ofi_conn *conn;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&ours->table);
+	for (conn = ours->conns; conn; conn = conn->next)
+		n += conn->accepted && !atomic_peek(&conn->broken);
+	pthread_mutex_unlock(&ours->table);
+	return n;
+}
+
+/* Send a recorded request, and wait for the answer. Returns its socket. */
+static int replay(uint32_t host, const uint8_t *request, size_t size)
+{
+	int fd = plug(host);
+	uint8_t answer[512];
+
+	cr_assert_eq(send(fd, request, size, MSG_NOSIGNAL), (ssize_t)size);
+	/* A refusal is an answer as well. */
+	cr_assert_gt(recv(fd, answer, sizeof(answer), 0), 0);
+	return fd;
+}
+
+/*
+ * It proves nothing from another address. From the same one it gets a
+ * connection, but no ring, whatever is sent on it.
+ */
+Test(stranger, gets_no_ring_by_a_recorded_request)
+{
+	struct rng rng = { test_setting("SEED", 1) };
+	uint8_t request[512], bytes[4096];
+	struct dfi_target *target;
+	struct dfi_source *source;
+	size_t size, i;
+	int fds[8], f;
+	void *before;
+
+	size = overhear(request, sizeof(request));
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 16);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.other, "f", 0, 0);
+	before = malloc(target->region->name.size);
+	cr_assert_not_null(before);
+	memcpy(before, target->region->base, target->region->name.size);
+	cr_assert_eq(n_accepted(), 1);
+	fds[0] = replay(INADDR_LOOPBACK + 1, request, size);
+	cr_assert_eq(n_accepted(), 1);
+	for (f = 1; f < (int)N_ELEMENTS(fds); f++) {
+		fds[f] = replay(INADDR_LOOPBACK, request, size);
+		for (i = 0; i < sizeof(bytes); i++)
+			bytes[i] = (uint8_t)rng_next(&rng);
+		/* Versions, operations and sizes that the provider has. */
+		bytes[0] = 3;
+		bytes[1] = (uint8_t)f;
+		cr_assert_gt(
+		    send(fds[f], bytes, sizeof(bytes), MSG_NOSIGNAL), 0);
+	}
+	usleep(200000);
+	cr_assert_eq(
+	    memcmp(before, target->region->base, target->region->name.size), 0);
+	push_number(source, 7);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	expect_number(target, 7);
+	end_target(target);
+	for (f = 0; f < (int)N_ELEMENTS(fds); f++)
+		close(fds[f]);
+	free(before);
+}
+
+/* Write with a key, and say that a segment has come for link 0. */
+static void forge(struct ofi_conn *conn, uint64_t key, size_t size)
+{
+	static char bytes[256];
+	struct iovec iov = { .iov_base = bytes, .iov_len = size };
+	struct fi_rma_iov to = { .addr = 0, .len = size, .key = key };
+	struct fi_msg_rma message = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.rma_iov = &to,
+		.rma_iov_count = 1,
+		.context = &conn->writes,
+		.data = ofi_data(0, OFI_DATA_SEGMENT, 0, 16),
+	};
+
+	memset(bytes, 0xff, sizeof(bytes));
+	(void)fi_writemsg(
+	    conn->ep, &message, FI_REMOTE_CQ_DATA | FI_DELIVERY_COMPLETE);
+}
+
+static bool is_broken(void *arg)
+{
+	const struct ofi_conn *conn = arg;
+
+	dfi__ofi_settle(&theirs->base);
+	return atomic_peek(&conn->broken);
+}
+
+/* A member, whose process knows the region of no target. */
+Test(stranger, guesses_no_key)
+{
+	struct handshake handshake;
+	struct dfi_target *target;
+	struct dfi_source *source;
+	struct ofi_conn *conn;
+	uint64_t key, guesses[12];
+	size_t i;
+	void *before;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 16);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.other, "f", 0, 0);
+	push_number(source, 1);
+	key = fi_mr_key(ours->exports->mr);
+	for (i = 0; i < N_ELEMENTS(guesses); i++)
+		guesses[i] = i < 4 ? i : key ^ UINT64_C(1) << (5 * i);
+	before = malloc(target->region->name.size);
+	cr_assert_not_null(before);
+	memcpy(before, target->region->base, target->region->name.size);
+	for (i = 0; i < N_ELEMENTS(guesses); i++) {
+		handshake = handshake_to(dfi__ip_port(&ours->address));
+		cr_assert_eq(ask(&handshake, sizeof(handshake), &conn), 0);
+		/* Also without bytes: only what is told of them. */
+		forge(conn, guesses[i], i % 2 ? 256 : 0);
+		cr_assert(eventually(is_broken, conn), "guess %zu", i);
+		end_conn(conn);
+	}
+	cr_assert_eq(
+	    memcmp(before, target->region->base, target->region->name.size), 0);
+	push_number(source, 2);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	expect_number(target, 1);
+	expect_number(target, 2);
+	end_target(target);
+	free(before);
+}
+
+/* Messages that name what belongs to others: each is ignored or refused. */
+Test(stranger, cannot_speak_for_others)
+{
+	struct handshake handshake = handshake_to(dfi__ip_port(&ours->address));
+	struct ofi_message message = { .type = OFI_OPEN, .key = 0 };
+	struct dfi_target *target;
+	struct dfi_source *source;
+	struct ofi_conn *conn;
+	uint32_t type, name;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 16);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.other, "f", 0, 0);
+	cr_assert_eq(ask(&handshake, sizeof(handshake), &conn), 0);
+	/* A ring of a region whose name is guessed. */
+	message.key = ours->exports->base.name.key ^ 1;
+	message.count = ours->exports->layout.ring_size;
+	cr_assert_eq(dfi__ofi_send(conn, &message), 0);
+	for (type = OFI_CLOSE; type <= OFI_ADDED + 1; type++)
+		for (name = 0; name < 4; name++) {
+			message = (struct ofi_message){
+				.type = type,
+				.to_link = name,
+				.count = 1,
+			};
+			cr_assert_eq(dfi__ofi_send(conn, &message), 0);
+			/* Its receives are posted again when taken. */
+			dfi__ofi_settle(&ours->base);
+		}
+	push_number(source, 1);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	expect_number(target, 1);
+	end_target(target);
+	end_conn(conn);
 }
 
 /* ---- Owners that compute ----------------------------------------------- */
