@@ -96,6 +96,24 @@ static bool forgotten(const struct trial *trial, uint32_t e)
 	return trial->outcome->expired_ns[trial->plan->ends[e].process] != 0;
 }
 
+/* It came only after its process had been stopped, so nobody forgot it. */
+static bool came_late(const struct trial *trial, uint32_t e)
+{
+	int64_t stopped =
+	    trial->outcome->expired_ns[trial->plan->ends[e].process] -
+	    (int64_t)trial->plan->lease_ms * 1000000;
+
+	return forgotten(trial, e) && trial->board->ends[e].opened_ns > stopped;
+}
+
+/* The latest time at which its peers see it dead, or 0. */
+static int64_t peer_gone_ns(const struct trial *trial, uint32_t e)
+{
+	return came_late(trial, e)
+	    ? died_ns(trial, trial->plan->ends[e].process)
+	    : end_died_ns(trial, e);
+}
+
 /* It closed before the end of its flow, by plan or because of an error. */
 static bool left(const struct trial *trial, uint32_t e)
 {
@@ -361,7 +379,7 @@ static void check_reset(struct trial *trial, uint32_t e)
 		unjustified(trial, e, "the text names no peer");
 		return;
 	}
-	died = end_died_ns(trial, peer);
+	died = peer_gone_ns(trial, peer);
 	if (!died && trial->plan->ends[e].is_source)
 		died = sequencer_gone_ns(trial, e);
 	if (trial->plan->ends[e].is_source) {
@@ -619,16 +637,6 @@ static void check_whole(struct trial *trial, uint32_t target)
 	}
 }
 
-/* It came only after its process had been stopped, so nobody forgot it. */
-static bool came_late(const struct trial *trial, uint32_t e)
-{
-	int64_t stopped =
-	    trial->outcome->expired_ns[trial->plan->ends[e].process] -
-	    (int64_t)trial->plan->lease_ms * 1000000;
-
-	return forgotten(trial, e) && trial->board->ends[e].opened_ns > stopped;
-}
-
 /* No target that wanted tuples left before it closed. */
 static void check_readers(struct trial *trial, uint32_t source)
 {
@@ -639,9 +647,7 @@ static void check_readers(struct trial *trial, uint32_t source)
 	uint32_t t;
 
 	for (t = trial->plan->n_sources; t < trial->plan->n_ends; t++) {
-		gone = came_late(trial, t)
-		    ? died_ns(trial, trial->plan->ends[t].process)
-		    : end_died_ns(trial, t);
+		gone = peer_gone_ns(trial, t);
 		if (trial->board->ends[t].cancelled)
 			gone = 0;
 		/* Only the registry reports an endpoint that has left. */
