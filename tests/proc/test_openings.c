@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deaths of targets while a source asks for their memory: the source fails as
- * soon as the registry knows, not at its time limit. The other processes run
- * worker.c.
+ * Deaths of targets while a source asks for their memory, or, over libfabric,
+ * for a connection or a ring: the source fails as soon as the registry knows,
+ * not at its time limit. The other processes run worker.c.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "descriptors.h"
@@ -114,6 +116,30 @@ static unsigned count_sockets(void)
 	return count_descriptors("socket:");
 }
 
+/* TCP connections of this process with targets. */
+static unsigned count_connections(void)
+{
+	struct sockaddr_storage peer;
+	socklen_t size;
+	unsigned n = 0;
+	int fd;
+
+	for (fd = 3; fd < 1024; fd++) {
+		size = sizeof(peer);
+		if (!getpeername(fd, (struct sockaddr *)&peer, &size) &&
+		    peer.ss_family == AF_INET)
+			n++;
+	}
+	return n;
+}
+
+static bool over_ofi(void)
+{
+	const char *transport = getenv("DFI_TRANSPORT");
+
+	return transport && !strcmp(transport, "ofi");
+}
+
 static unsigned count_mapped_rings(void)
 {
 	FILE *file = fopen("/proc/self/maps", "re");
@@ -127,9 +153,9 @@ static unsigned count_mapped_rings(void)
 	return n;
 }
 
-/* Start an opening and wait until count() is one more than before. */
-static void start_opening(
-    struct opening *opening, uint32_t index, unsigned (*count)(void))
+/* Start an opening and wait until count() is n more than before. */
+static void start_opening(struct opening *opening, uint32_t index,
+    unsigned (*count)(void), unsigned n)
 {
 	unsigned before = count();
 	int64_t wait_limit = now_ms() + LONG_MS;
@@ -137,7 +163,7 @@ static void start_opening(
 	opening->index = index;
 	cr_assert_eq(
 	    pthread_create(&opening->thread, NULL, run_opening, opening), 0);
-	while (count() == before) {
+	while (count() < before + n) {
 		cr_assert_lt(now_ms(), wait_limit);
 		usleep(1000);
 	}
@@ -147,7 +173,8 @@ static void start_opening(
  */
 static void start_asking(struct opening *opening, uint32_t index)
 {
-	start_opening(opening, index, count_sockets);
+	start_opening(
+	    opening, index, over_ofi() ? count_connections : count_sockets, 1);
 }
 
 static void expect_lost(
@@ -232,7 +259,11 @@ Test(openings, learn_of_a_holder_of_the_sequencer_whose_lease_is_over)
 	spawn_target(&targets[0], "6000", "target:0");
 	spawn_target(&targets[1], "60000", "target:1");
 	child_signal(&targets[1], SIGSTOP);
-	start_opening(&opening, 0, count_mapped_rings);
+	/* The connection with the second target comes after the first ring. */
+	if (over_ofi())
+		start_opening(&opening, 0, count_connections, 2);
+	else
+		start_opening(&opening, 0, count_mapped_rings, 1);
 	stopped = now_ms();
 	child_signal(&targets[0], SIGSTOP);
 	child_signal(&targets[1], SIGCONT);
