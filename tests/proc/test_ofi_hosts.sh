@@ -5,7 +5,8 @@
 # them stand for two hosts without RDMA. A flow needs the registry's address and key,
 # and nothing else; that its tuples are plain text is logged. A network that delays packets
 # and loses some changes nothing. When it is cut, both ends fail in time, also where
-# nothing is sent. Only root can play them.
+# nothing is sent; and so does the peer of a process that is stopped. Only root can play
+# them.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -94,22 +95,77 @@ if hosts_lose 20 1; then
 	echo "flows over a network with delay and loss passed"
 fi
 
-# The source is held after 100 tuples: nothing is sent when the network goes.
-mkfifo "$tmp/go"
 export DFI_OFI_TIMEOUT=2000
-in_a "$worker" -r "$DFI_REGISTRY" -f cut -c 1:1 -n 1000 target:0 \
-	> "$tmp/cut.target" 2>&1 &
-exec 9<> "$tmp/go"
-in_b "$worker" -r "$DFI_REGISTRY" -f cut -n 1000 -p 100 source:0 \
-	< "$tmp/go" > "$tmp/cut.source" 2>&1 &
-until_has "$tmp/cut.source" '^source 0 held 100' 20000
-ip -n "$here" link set va down
-# A quarter more, as it is looked at four times in that time; and the machine's.
-until_has "$tmp/cut.target" '^target 0 ended -104' 10000
-cut=$took
-has "$tmp/cut.target" 'nothing came for 2000 ms'
-echo c >&9
-until_has "$tmp/cut.source" '^source 0 ended -104' 10000
-has "$tmp/cut.source" 'nothing came for 2000 ms'
-echo "a cut without traffic was told after $cut ms"
+# A quarter more at most, as docs/libfabric.md says: each end looks four times in that
+# time. A busy machine may be later, but not each time.
+least=1500 most=2500 tries=5
+
+# A source that is held after 100 tuples: nothing is sent then. Its stdin is descriptor 9.
+held_flow() # FLOW: sets target and source
+{
+	rm -f "$tmp/go"
+	mkfifo "$tmp/go"
+	exec 9<> "$tmp/go"
+	(exec ip netns exec "$here" "$worker" -r "$DFI_REGISTRY" -f "$1" -c 1:1 -n 1000 \
+		target:0 > "$tmp/$1.target" 2>&1 9>&-) &
+	target=$!
+	(exec ip netns exec "$there" "$worker" -r "$DFI_REGISTRY" -f "$1" -n 1000 -p 100 \
+		source:0 < "$tmp/go" > "$tmp/$1.source" 2>&1 9>&-) &
+	source=$!
+	until_has "$tmp/$1.source" '^source 0 held 100' 20000
+}
+
+go_on() # FLOW PATTERN: the held source ends so
+{
+	echo c >&9
+	until_has "$tmp/$1.source" "$2" 10000
+	wait $target $source || :
+}
+
+# Both ends learn of a cut by themselves: nobody sends, and the source makes no call.
+cut() # FLOW: sets target_took and source_took
+{
+	held_flow "$1"
+	ip -n "$here" link set va down
+	until_has "$tmp/$1.target" '^target 0 ended -104' 20000
+	target_took=$took
+	until_has "$tmp/$1.source" 'nothing came for 2000 ms' 20000
+	source_took=$((target_took + took))
+	has "$tmp/$1.target" 'nothing came for 2000 ms'
+	go_on "$1" '^source 0 ended -104'
+	ip -n "$here" link set va up
+	until in_b "$bin/dfi-info" nodes > /dev/null 2>&1; do
+		sleep 0.1
+	done
+	if [ $target_took -lt $least ] || [ $source_took -lt $least ]; then
+		fail "a cut was told after $target_took and $source_took ms"
+	fi
+}
+
+target_best=20000 source_best=20000
+for try in $(seq $tries); do
+	cut "cut$try"
+	[ $target_took -ge $target_best ] || target_best=$target_took
+	[ $source_took -ge $source_best ] || source_best=$source_took
+	[ $target_best -gt $most ] || [ $source_best -gt $most ] || break
+done
+if [ $target_best -gt $most ] || [ $source_best -gt $most ]; then
+	fail "a cut was told after $target_best and $source_best ms, not after $most"
+fi
+echo "a cut without traffic was told after $target_best and $source_best ms"
+
+# A process that is stopped for a shorter time goes on; for longer, it counts as lost, and
+# learns of it when it goes on.
+held_flow short
+kill -STOP $target
+sleep 1
+kill -CONT $target
+go_on short '^source 0 ended 0 1000'
+has "$tmp/short.target" '^target 0 ended 0 1000'
+held_flow long
+kill -STOP $target
+until_has "$tmp/long.source" 'nothing came for 2000 ms.* or the process stopped' 20000
+kill -CONT $target
+until_has "$tmp/long.target" '^target 0 ended -104' 10000
+go_on long '^source 0 ended -104'
 echo "flows between hosts without RDMA passed"
