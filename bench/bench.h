@@ -23,5 +23,6 @@ int bench_list(int argc, char **argv);
 int bench_run(int argc, char **argv);
 int bench_tcp(int argc, char **argv);
 int bench_report(int argc, char **argv);
+int bench_compare(int argc, char **argv);
 
 #endif

@@ -118,7 +118,7 @@ int bench_idle(int argc, char **argv)
 		report_result(
 		    row, "% CPU", &summary, side.n_values, side.verified);
 		json_object_set_new(row, "process", report_number(process));
-		report_baseline(row, NULL, NULL, NULL, 0);
+		report_baseline(row, NULL, side.values, NULL, side.n_values);
 		report_row(&report, row);
 	}
 	status = report_close(&report);

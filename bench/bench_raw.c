@@ -82,7 +82,7 @@ static json_t *raw_row(const struct common_options *options,
 		report_baseline(
 		    row, "memcpy", side->values, copy->values, side->n_values);
 	else
-		report_baseline(row, NULL, NULL, NULL, 0);
+		report_baseline(row, NULL, side->values, NULL, side->n_values);
 	return row;
 }
 

@@ -33,6 +33,7 @@ static const struct {
 	{ "list", bench_list, "experiments: what the paper shows, and ours" },
 	{ "run", bench_run, "experiments by name, with files of results" },
 	{ "report", bench_report, "a page of the results of run" },
+	{ "compare", bench_compare, "whether results have become slower" },
 	{ WORKER_COMMAND, worker_main, NULL },
 };
 

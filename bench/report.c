@@ -116,6 +116,7 @@ static void print_text(const struct report *report, const json_t *row)
 	putchar('\n');
 }
 
+/* Lists have no place in a line of values. */
 static void print_csv(const struct report *report, json_t *row)
 {
 	const char *key, *separator = "";
@@ -125,6 +126,8 @@ static void print_csv(const struct report *report, json_t *row)
 	if (json_array_size(report->rows) == 1) {
 		json_object_foreach(row, key, value)
 		{
+			if (json_is_array(value))
+				continue;
 			printf("%s%s", separator, key);
 			separator = ",";
 		}
@@ -133,6 +136,8 @@ static void print_csv(const struct report *report, json_t *row)
 	}
 	json_object_foreach(row, key, value)
 	{
+		if (json_is_array(value))
+			continue;
 		value_text(value, -1, text, sizeof(text));
 		if (json_is_boolean(value))
 			snprintf(text, sizeof(text), "%s",
@@ -179,11 +184,21 @@ void report_result(json_t *row, const char *unit, const struct summary *summary,
 	json_object_set_new(row, "verified", json_boolean(verified));
 }
 
+static json_t *round_values(const double *values, uint32_t n)
+{
+	json_t *array = json_array();
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		json_array_append_new(array, report_number(values[i]));
+	return array;
+}
+
 void report_baseline(json_t *row, const char *name, const double *values,
     const double *baseline_values, uint32_t n)
 {
-	struct summary summary = stats_summary(baseline_values, n);
 	bool given = name != NULL;
+	struct summary summary = stats_summary(baseline_values, given ? n : 0);
 
 	json_object_set_new(
 	    row, "baseline", given ? json_string(name) : json_null());
@@ -196,6 +211,10 @@ void report_baseline(json_t *row, const char *name, const double *values,
 	json_object_set_new(row, "ratio",
 	    given ? report_number(stats_ratio(values, baseline_values, n))
 		  : json_null());
+	json_object_set_new(row, "rounds", round_values(values, n));
+	if (given)
+		json_object_set_new(
+		    row, "baseline_rounds", round_values(baseline_values, n));
 }
 
 void report_wrapped(const char *heading, const char *text)

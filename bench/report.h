@@ -54,8 +54,9 @@ void report_result(json_t *row, const char *unit, const struct summary *summary,
     uint32_t repeats, bool verified);
 
 /*
- * Set the baseline's members, from n pairs of rounds; name NULL: there is no
- * baseline.
+ * Set the baseline's members, and those with the values of the rounds, from n
+ * pairs of rounds; name NULL: there is no baseline, and its values do not
+ * matter.
  */
 void report_baseline(json_t *row, const char *name, const double *values,
     const double *baseline_values, uint32_t n);
