@@ -86,7 +86,7 @@ struct outcome {
 struct setting {
 	const char *bin;   /* folder of the programs */
 	const char *where; /* folder for logs */
-	char registry[64];
+	char registry[256];
 	bool verbose;
 	bool flows;           /* for all plans */
 	unsigned election_ms; /* 0: the replica's default */
