@@ -21,7 +21,7 @@
  * no loopback addresses need https and a user of etcd (DFI_ETCD_USER,
  * DFI_ETCD_PASSWORD_FILE); dfi_attr.registry_ca and the two behind it are as
  * for a dfi-registry. A lease has whole seconds there, 5 if dfi_attr names
- * none. libdfi.a can't use one.
+ * none. libdfi.a has this only if it was built with -DDFI_STATIC_ALL=ON.
  */
 #ifndef DFI_REGISTRY_H
 #define DFI_REGISTRY_H

@@ -4,6 +4,7 @@
 # without_modules.sh CMAKE GENERATOR CC: library, programs, examples and the bench build
 # without rdma-core, libfabric, OpenSSL and libcurl where DFI_VERBS, DFI_OFI, DFI_TLS and
 # DFI_ETCD are OFF, each or together, and work. Their headers and pkg-config files are hidden.
+# With DFI_STATIC_ALL, libdfi.a has all of them, without any libdfi.so.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -119,3 +120,45 @@ rm "$tmp/build/lib/"libdfi-{ofi,verbs}.so
 hide "$rdma|$ofi|$tls" "${rdma_headers[@]}" "${ofi_headers[@]}" "${tls_headers[@]}"
 build "all but etcd" -DDFI_VERBS=OFF -DDFI_OFI=OFF -DDFI_TLS=OFF -DDFI_ETCD=ON
 step "without all but etcd: one module" has_modules libdfi-etcd.so
+
+# ---- All modules in libdfi.a -------------------------------------------------
+
+cat > "$tmp/registry.c" << 'END'
+#include <stdio.h>
+#include <dfi/dfi.h>
+int main(int argc, char **argv)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi *dfi;
+
+	attr.registry = argc > 1 ? argv[1] : NULL;
+	attr.open_timeout_ms = 1000;
+	if (dfi_open(&attr, &dfi) < 0)
+		puts(dfi_errmsg());
+	return 0;
+}
+END
+use_static() # NAME SOURCE: links it with libdfi.a, of which there is no libdfi.so beside
+{
+	# The words of flags are meant to be split.
+	step "all in libdfi.a: $1" "$cc" -o "$tmp/$1" "$2" \
+		$(PKG_CONFIG_PATH=$(dirname "$(find "$tmp/prefix" -name dfi.pc)") \
+			pkg-config --static --cflags --libs dfi)
+}
+has_no_module()
+{
+	! ldd "$tmp/hello" | grep libdfi
+}
+hide 'nothing-is-hidden'
+step "all in libdfi.a: configure" "$cmake" -S . -B "$tmp/build" -DDFI_STATIC_ALL=ON \
+	-DDFI_VERBS=ON -DDFI_OFI=ON -DDFI_TLS=ON -DDFI_ETCD=ON -DDFI_BUILD_TOOLS=OFF \
+	-DDFI_BUILD_BENCH=OFF -DDFI_BUILD_EXAMPLES=OFF
+step "all in libdfi.a: build" "$cmake" --build "$tmp/build"
+step "all in libdfi.a: install" "$cmake" --install "$tmp/build" --prefix "$tmp/prefix"
+find "$tmp/prefix" -name 'libdfi*.so*' -delete
+use_static hello examples/hello_flow.c
+step "all in libdfi.a: hello_flow has no libdfi.so" has_no_module
+step "all in libdfi.a: a flow over libfabric" env DFI_TRANSPORT=ofi "$tmp/hello"
+use_static registry "$tmp/registry.c"
+step "all in libdfi.a: an etcd is asked" says "Failed to connect to 127.0.0.1 port 1" \
+	"$tmp/registry" etcd:http://127.0.0.1:1

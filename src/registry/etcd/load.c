@@ -32,8 +32,8 @@ static int load(const struct etcd_ops **ops)
 {
 	*ops = NULL;
 	return dfi__fail(-ENODEV,
-	    "etcd as the registry: this library has none: libdfi.so has one if "
-	    "it was built with -DDFI_ETCD=ON, libdfi.a never");
+	    "etcd as the registry: this library has none: build DFI with "
+	    "-DDFI_ETCD=ON and, for libdfi.a, with -DDFI_STATIC_ALL=ON");
 }
 #endif
 
