@@ -65,6 +65,9 @@ Test(moving, tuple_is_lent_until_the_next_call)
 	next = fill(source, 0);
 	cr_assert_eq(next, 6);
 	for (i = 0; i < 100; i++) {
+		/* Credit may come after all tuples were consumed. */
+		if (next == i)
+			next += fill_soon(source, next);
 		cr_assert_eq(consume_soon(target, &tuple), 1);
 		kv = tuple;
 		/* Later pushes leave it unchanged. */
