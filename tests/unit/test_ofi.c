@@ -645,3 +645,122 @@ Test(progress, large_segments_come_whole)
 	end_target(target);
 	free(words);
 }
+
+/* ---- Connections of both directions ------------------------------------ */
+
+TestSuite(sharing, .init = setup, .fini = teardown, .timeout = 300);
+
+static bool has_one(void *arg)
+{
+	return device_stats(arg).connections == 1;
+}
+
+static bool has_none(void *arg)
+{
+	return device_stats(arg).connections == 0;
+}
+
+static void send_one(
+    struct dfi_source *source, struct dfi_target *target, uint64_t number)
+{
+	push_number(source, number);
+	cr_assert_eq(dfi_source_flush(source), 0, "%s", dfi_errmsg());
+	expect_number(target, number);
+}
+
+/* The one that was made first carries both, and outlives either source. */
+static void both_ways(bool first_ends_first)
+{
+	struct dfi_target *targets[2];
+	struct dfi_source *sources[2];
+	uint32_t ends = first_ends_first ? 0 : 1;
+
+	create_kv_flow(rig.dfi, "there", 1, 1, 4, 16);
+	create_kv_flow(rig.dfi, "back", 1, 1, 4, 16);
+	targets[0] = open_target(rig.other, "there", 0, DFI_NONBLOCK);
+	targets[1] = open_target(rig.dfi, "back", 0, DFI_NONBLOCK);
+	sources[0] = open_source(rig.dfi, "there", 0, 0);
+	sources[1] = open_source(rig.other, "back", 0, 0);
+	cr_assert(eventually(has_one, rig.dfi));
+	cr_assert(eventually(has_one, rig.other));
+	send_one(sources[0], targets[0], 1);
+	send_one(sources[1], targets[1], 2);
+	cr_assert_eq(dfi_source_close(sources[ends]), 0, "%s", dfi_errmsg());
+	end_target(targets[ends]);
+	send_one(sources[!ends], targets[!ends], 3);
+	cr_assert(has_one(rig.dfi));
+	cr_assert_eq(dfi_source_close(sources[!ends]), 0, "%s", dfi_errmsg());
+	end_target(targets[!ends]);
+	cr_assert(eventually(has_none, rig.dfi));
+	cr_assert(eventually(has_none, rig.other));
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "there"), 0);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "back"), 0);
+}
+
+Test(sharing, one_connection_has_the_rings_of_both_directions)
+{
+	both_ways(true);
+	both_ways(false);
+}
+
+static bool is_free(void *arg)
+{
+	return !atomic_observe(&((struct ofi_ring *)arg)->used);
+}
+
+static int writer;
+
+static bool opens_late(void *arg)
+{
+	struct ofi_export *export = arg;
+	struct remote *late;
+	int ret = dfi__ofi_remote_open(&theirs->base, &writer,
+	    &export->base.name, &export->layout, 1, NULL,
+	    WAIT_LIMIT(clock_now_ns() + LONG_MS * NS_PER_MS), &late);
+
+	if (ret)
+		cr_assert_eq(ret, -EEXIST, "%s", dfi_errmsg());
+	else
+		dfi__ofi_remote_close(late);
+	return !ret;
+}
+
+/*
+ * A writer gives up a ring on a connection that others use: it stays, and the
+ * ring is free again, also if its owner has opened it late.
+ */
+Test(sharing, a_ring_that_is_opened_too_late_is_left)
+{
+	struct ofi_export *export;
+	struct remote *used, *late;
+	struct dfi_target *target, *there;
+	struct dfi_source *source;
+
+	create_kv_flow(rig.dfi, "there", 1, 1, 4, 16);
+	create_kv_flow(rig.dfi, "back", 2, 1, 4, 16);
+	there = open_target(rig.other, "there", 0, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "there", 0, 0);
+	target = open_target(rig.dfi, "back", 0, DFI_NONBLOCK);
+	export = (struct ofi_export *)target->region->exports;
+	cr_assert_eq(
+	    dfi__ofi_remote_open(&theirs->base, &writer, &export->base.name,
+		&export->layout, 0, NULL,
+		WAIT_LIMIT(clock_now_ns() + LONG_MS * NS_PER_MS), &used),
+	    0, "%s", dfi_errmsg());
+	cr_assert(eventually(has_one, rig.dfi));
+	pthread_mutex_lock(&ours->table); /* it answers nothing */
+	assert_error(dfi__ofi_remote_open(&theirs->base, &writer,
+			 &export->base.name, &export->layout, 1, NULL,
+			 WAIT_LIMIT(clock_now_ns() + 50 * NS_PER_MS), &late),
+	    -ETIMEDOUT, "ring 1");
+	pthread_mutex_unlock(&ours->table);
+	cr_assert(eventually(opens_late, export));
+	dfi__ofi_remote_close(used);
+	cr_assert(eventually(is_free, &export->rings[0]));
+	cr_assert(eventually(is_free, &export->rings[1]));
+	cr_assert(has_one(rig.dfi));
+	send_one(source, there, 1);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	end_target(there);
+	cr_assert_eq(dfi_target_close(target), 0);
+}

@@ -45,8 +45,10 @@ struct ofi_conn {
 	struct fid_ep *ep; /* NULL: closed */
 	int fd;            /* its socket, or -1 */
 	char peer[TRANSPORT_ADDRESS_SIZE];
+	/* Where the peer listens; "": unknown. Under the table lock. */
+	char listens_at[TRANSPORT_ADDRESS_SIZE];
 	bool accepted;
-	uint64_t node; /* the accepted peer's id, proved */
+	uint64_t node; /* the peer's id, proved */
 	/* The answer to our request, under the table lock. */
 	enum ofi_conn_state state;
 	int error; /* OFI_REFUSED: a positive errno value */
@@ -55,7 +57,7 @@ struct ofi_conn {
 	_Atomic bool breaking;  /* a thread is writing why */
 	_Atomic bool broken;    /* it must not be used any more */
 	char why[OFI_WHY_SIZE]; /* why it is broken; "": the peer has left */
-	const void *writer;     /* its user; NULL: it is free */
+	const void *writer;     /* its user at this end; NULL: it is free */
 	uint32_t n_remotes;     /* of that writer */
 	uint32_t n_links;       /* at this end */
 	/* Writes since the connection was made. */
@@ -199,9 +201,22 @@ void dfi__ofi_free_conn(struct ofi_conn *conn);
 /* Both locks are held. */
 void dfi__ofi_list_conn(struct ofi_conn *conn);
 
-/* A connection to the process at an address for this writer alone. */
+/*
+ * A connection to the process at an address, for this writer alone at this end.
+ * may_share: also one that the process has made for a writer of its own.
+ */
 int dfi__ofi_connect(struct ofi *ofi, const void *writer, const char *address,
-    const struct wait_limit *wait_limit, struct ofi_conn **conn);
+    bool may_share, const struct wait_limit *wait_limit,
+    struct ofi_conn **conn);
+
+/*
+ * Whether nobody needs a connection any more, so that the end that made it may
+ * close it. The table lock is held.
+ */
+static inline bool ofi_conn_is_unused(const struct ofi_conn *conn)
+{
+	return !conn->accepted && !conn->writer && !conn->n_links;
+}
 
 /* break.c */
 

@@ -2,7 +2,8 @@
 /*
  * Connections are made, and the connecting side waits for the answer in the
  * thread that opens a source. Rings of one writer at one process share a
- * connection, which ends with the last of them.
+ * connection, and a writer there may use it for rings of this process. The end
+ * that made it closes it after the last ring.
  */
 #include "conn.h"
 
@@ -17,6 +18,10 @@
 
 /* A peer may not know yet that we are a member. */
 #define RETRY_REFUSED_NS (INT64_C(20) * NS_PER_MS)
+
+/* How long the peer may take to open a ring on a connection that it has made.
+ */
+#define SHARE_NS (INT64_C(5) * NS_PER_MS)
 
 /* How often a waiting thread checks whether its peer is gone. */
 #define CHECK_NS (INT64_C(100) * NS_PER_MS)
@@ -245,6 +250,15 @@ static int make_conn(void *arg)
 	return ret;
 }
 
+/* The peer's id, which its answer has proved. */
+static uint64_t answered_by(const struct ofi_conn *conn)
+{
+	struct handshake answer;
+
+	memcpy(&answer, conn->answer, sizeof(answer));
+	return answer.node;
+}
+
 static int connect_once(struct ofi *ofi, const void *writer,
     const char *address, const struct wait_limit *wait_limit,
     struct ofi_conn **out)
@@ -262,6 +276,7 @@ static int connect_once(struct ofi *ofi, const void *writer,
 		return ret;
 	conn = new.conn;
 	snprintf(conn->peer, sizeof(conn->peer), "%s", address);
+	snprintf(conn->listens_at, sizeof(conn->listens_at), "%s", address);
 	conn->writer = writer;
 	conn->n_remotes = 1;
 	dfi__ofi_lock_poll(ofi);
@@ -272,6 +287,7 @@ static int connect_once(struct ofi *ofi, const void *writer,
 	ret = shake_hands(conn, &peer, wait_limit);
 	pthread_mutex_lock(&ofi->table);
 	if (!ret) {
+		conn->node = answered_by(conn);
 		conn->state = OFI_ESTABLISHED;
 		conn->heard_at = clock_now_ns();
 	} else {
@@ -298,7 +314,7 @@ static struct ofi_conn *take_own(
 	pthread_mutex_lock(&ofi->table);
 	for (conn = ofi->conns; conn; conn = conn->next)
 		if (conn->writer == writer && !atomic_peek(&conn->broken) &&
-		    strcmp(conn->peer, peer) == 0) {
+		    strcmp(conn->listens_at, peer) == 0) {
 			conn->n_remotes++;
 			break;
 		}
@@ -306,8 +322,77 @@ static struct ofi_conn *take_own(
 	return conn;
 }
 
+/* ---- Connections of both directions ------------------------------------ */
+
+/*
+ * A connection that the peer at the other end of conn has made, and on which
+ * no writer of this process sends. in_use: the peer has a ring open on it, so
+ * it has checked our proof.
+ */
+static struct ofi_conn *find_accepted(const struct ofi_conn *conn, bool in_use)
+{
+	struct ofi_conn *at;
+
+	for (at = conn->ofi->conns; at; at = at->next)
+		if (at->accepted && !at->writer && at->node == conn->node &&
+		    !atomic_peek(&at->broken) && (at->n_links || !in_use))
+			return at;
+	return NULL;
+}
+
+/*
+ * The one that the peer is about to use, if both have connected to each other
+ * at once: the end with the greater id gives way, and waits for that.
+ */
+static struct ofi_conn *await_accepted(const struct ofi_conn *conn)
+{
+	struct ofi *ofi = conn->ofi;
+	int64_t until = clock_now_ns() + SHARE_NS;
+	struct timespec limit = deadline_timespec(until);
+	struct ofi_conn *found;
+
+	while (!(found = find_accepted(conn, true)) &&
+	    ofi->self.node > conn->node && find_accepted(conn, false) &&
+	    clock_now_ns() < until)
+		pthread_cond_timedwait(&ofi->answered, &ofi->table, &limit);
+	return found;
+}
+
+/*
+ * TCP acknowledges data with the data of the other direction: with a connection
+ * for each, a round trip takes half as long again. So a new connection gives
+ * way to one that the peer has made. Returns the one to use.
+ */
+static struct ofi_conn *share(struct ofi_conn *made)
+{
+	struct ofi *ofi = made->ofi;
+	struct ofi_conn *shared;
+
+	/* No word is set: what the peer sends is a message, which wakes. */
+	dfi__ofi_arm(&ofi->base);
+	pthread_mutex_lock(&ofi->table);
+	shared = await_accepted(made);
+	/* The peer may have begun to use the new one meanwhile. */
+	if (shared && !made->n_links) {
+		memcpy(shared->listens_at, made->listens_at,
+		    sizeof(shared->listens_at));
+		shared->writer = made->writer;
+		shared->n_remotes = 1;
+		made->writer = NULL;
+		made->n_remotes = 0;
+	} else {
+		shared = made;
+	}
+	pthread_mutex_unlock(&ofi->table);
+	if (shared != made) {
+		dfi__ofi_break(made, NULL);
+		dfi__ofi_end_broken(ofi);
+	}
+	return shared;
+}
+
 int dfi__ofi_connect(struct ofi *ofi, const void *writer, const char *address,
-    const struct wait_limit *wait_limit, struct ofi_conn **out)
+    bool may_share, const struct wait_limit *wait_limit, struct ofi_conn **out)
 {
 	struct timespec until;
 	int ret;
@@ -315,6 +400,8 @@ int dfi__ofi_connect(struct ofi *ofi, const void *writer, const char *address,
 	*out = take_own(ofi, writer, address);
 	while (!*out) {
 		ret = connect_once(ofi, writer, address, wait_limit, out);
+		if (!ret && may_share)
+			*out = share(*out);
 		if (!ret)
 			break;
 		if (ret != -EACCES ||

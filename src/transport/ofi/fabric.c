@@ -19,7 +19,10 @@
 #include "base/fork_files.h"
 #include "base/log.h"
 
-/* A writer's segments under way, and its messages. */
+/*
+ * What an end of a connection has under way: at most half are the segments of
+ * its writer, and the others are credits and messages.
+ */
 #define SENDS 1024
 
 struct ofi_location dfi__ofi_location(const struct ofi *ofi)
@@ -291,8 +294,9 @@ int dfi__ofi_open(struct ofi *ofi, const char *route_to)
 		return ret;
 	}
 	ofi->max_sends = (uint32_t)(ofi->info->tx_attr->size < SENDS
-		? ofi->info->tx_attr->size
-		: SENDS);
+				 ? ofi->info->tx_attr->size
+				 : SENDS) /
+	    2;
 	ofi->listener_fd = dfi__ofi_own_socket(&ofi->address, NULL);
 	return 0;
 }

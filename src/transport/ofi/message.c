@@ -189,7 +189,8 @@ static void on_open(struct ofi_conn *conn, const struct ofi_message *message)
 	};
 
 	answer.error = open_ring(conn, message, &answer);
-	(void)dfi__ofi_send(conn, &answer); /* or it is broken */
+	(void)dfi__ofi_send(conn, &answer);           /* or it is broken */
+	pthread_cond_broadcast(&conn->ofi->answered); /* see share() */
 }
 
 /* The writer has left, and all that it wrote has arrived. */
@@ -204,6 +205,8 @@ static void on_close(struct ofi_link *link)
 	(void)dfi__ofi_leave_export(link);
 	dfi__ofi_link_free(link);
 	(void)dfi__ofi_send(conn, &answer);
+	if (ofi_conn_is_unused(conn))
+		dfi__ofi_break(conn, NULL);
 }
 
 /* Nobody reads the ring of an owner that has left. */
@@ -294,19 +297,6 @@ static int error_of_answer(int32_t error)
 	    : -EBADMSG;
 }
 
-static void on_opened(
-    struct ofi_remote *remote, const struct ofi_message *message)
-{
-	if (remote->opened)
-		return;
-	remote->to_link = message->link;
-	remote->key = message->key2;
-	remote->address = message->address;
-	remote->opened = message->error ? error_of_answer(message->error) : 1;
-	pthread_cond_broadcast(&remote->conn->ofi->answered);
-}
-
-/* The last remote of its writer: nobody needs the connection any more. */
 static void on_closed(struct ofi_remote *remote)
 {
 	struct ofi_conn *conn = remote->conn;
@@ -314,8 +304,40 @@ static void on_closed(struct ofi_remote *remote)
 	if (!remote->closing)
 		return;
 	dfi__ofi_free_remote(remote);
-	if (!conn->n_remotes && !conn->n_links)
+	if (ofi_conn_is_unused(conn))
 		dfi__ofi_break(conn, NULL);
+}
+
+/* The answer to a writer that has given up meanwhile. */
+static void late_answer(
+    struct ofi_remote *remote, const struct ofi_message *message)
+{
+	struct ofi_message close = {
+		.type = OFI_CLOSE,
+		.to_link = message->link,
+	};
+
+	remote->opened = -ETIMEDOUT;
+	if (message->error)
+		on_closed(remote);
+	else
+		(void)dfi__ofi_send(remote->conn, &close);
+}
+
+static void on_opened(
+    struct ofi_remote *remote, const struct ofi_message *message)
+{
+	if (remote->opened)
+		return;
+	if (remote->closing) {
+		late_answer(remote, message);
+		return;
+	}
+	remote->to_link = message->link;
+	remote->key = message->key2;
+	remote->address = message->address;
+	remote->opened = message->error ? error_of_answer(message->error) : 1;
+	pthread_cond_broadcast(&remote->conn->ofi->answered);
 }
 
 static void to_writer(
@@ -353,8 +375,8 @@ void dfi__ofi_message_arrived(
 		return;
 	pthread_mutex_lock(&ofi->table);
 	if (message->type == OFI_OPEN) {
-		/* Only a member has proved itself on an accepted one. */
-		if (conn->accepted)
+		/* Only a member has proved itself. */
+		if (conn->state == OFI_ESTABLISHED)
 			on_open(conn, message);
 	} else {
 		link = dfi__ofi_link(ofi, message->to_link);

@@ -53,7 +53,7 @@ struct ofi_link;
 #define OFI_API FI_VERSION(1, 17)
 
 #define OFI_HANDSHAKE_MAGIC UINT32_C(0x4f494644) /* "DFIO" */
-#define OFI_HANDSHAKE_VERSION 1
+#define OFI_HANDSHAKE_VERSION 2
 
 /* Requests by purpose; see dfi_transport_stats. Any thread adds to them. */
 struct ofi_counts {
@@ -76,7 +76,7 @@ struct ofi {
 	struct fid_pep *listener;
 	int listener_fd;        /* its socket, or -1 */
 	struct fid_mr *credits; /* what peers write credits to: no bytes */
-	uint32_t max_sends;     /* writes of a connection under way */
+	uint32_t max_sends; /* writes under way, of an end of a connection */
 
 	int wake; /* eventfd: something for the control thread */
 	struct event *wake_event, *cq_event, *eq_event;

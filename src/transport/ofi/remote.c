@@ -35,7 +35,7 @@ static void leave_conn(struct ofi *ofi, struct ofi_remote *remote, bool pending)
 		conn->writer = NULL;
 	if (!pending)
 		dfi__ofi_free_remote(remote);
-	if (!conn->writer && !conn->n_links)
+	if (ofi_conn_is_unused(conn))
 		dfi__ofi_break(conn, NULL);
 	/* The control thread frees it. */
 	if (atomic_peek(&conn->broken) && !conn->writer)
@@ -100,6 +100,18 @@ static int await_answer(struct ofi *ofi, const struct ofi_remote *remote,
 	return ret;
 }
 
+/* Whether a connection has rings beside this one, or the peer has made it. */
+static bool has_others(const struct ofi_remote *remote)
+{
+	struct ofi_conn *conn = remote->conn;
+	bool others;
+
+	pthread_mutex_lock(&conn->ofi->table);
+	others = conn->accepted || conn->n_links > 1;
+	pthread_mutex_unlock(&conn->ofi->table);
+	return others;
+}
+
 /* Ask the owner for the ring, and wait for the answer. */
 static int open_ring(struct ofi *ofi, struct ofi_remote *remote,
     const struct region_name *name, uint32_t ring,
@@ -119,8 +131,11 @@ static int open_ring(struct ofi *ofi, struct ofi_remote *remote,
 		/* No word is set: the answer is a message, which wakes. */
 		dfi__ofi_arm(&ofi->base);
 		ret = await_answer(ofi, remote, wait_limit);
-		/* The owner may still open the ring. */
-		if (ret == -ETIMEDOUT)
+		/*
+		 * The owner may still open the ring: then it is closed when
+		 * the answer comes, as other rings use the connection.
+		 */
+		if (ret == -ETIMEDOUT && !has_others(remote))
 			dfi__ofi_break(remote->conn, "no answer");
 	}
 	return ret < 0 ? opening_failed(remote, ring, ret) : 0;
@@ -138,23 +153,32 @@ static bool take_link(struct ofi *ofi, struct ofi_remote *remote)
 	return remote->link != OFI_NO_LINK;
 }
 
-int dfi__ofi_remote_open(struct transport *transport, const void *writer,
-    const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct send_buffer *send_buffer,
-    const struct wait_limit *wait_limit, struct remote **out)
+struct opening {
+	const void *writer;
+	const struct region_name *name;
+	const struct ring_layout *layout;
+	uint32_t ring;
+	struct send_buffer *send_buffer;
+	const struct wait_limit *wait_limit;
+};
+
+/* *shared: over a connection of the peer's, which has closed it meanwhile. */
+static int try_to_open(struct ofi *ofi, const struct opening *opening,
+    bool *shared, struct remote **out)
 {
-	struct ofi *ofi = (struct ofi *)transport;
 	struct ofi_remote *remote = calloc(1, sizeof(*remote));
+	bool broken;
 	int ret;
 
 	if (!remote)
 		return dfi__fail(-ENOMEM, "ofi: out of memory");
-	remote->base.transport = transport;
-	remote->base.send_buffer = send_buffer;
-	remote->layout = *layout;
+	remote->base.transport = &ofi->base;
+	remote->base.send_buffer = opening->send_buffer;
+	remote->layout = *opening->layout;
 	remote->link = OFI_NO_LINK;
-	ret = dfi__ofi_connect(
-	    ofi, writer, name->address, wait_limit, &remote->conn);
+	ret = dfi__ofi_connect(ofi, opening->writer, opening->name->address,
+	    *shared, opening->wait_limit, &remote->conn);
+	*shared = false;
 	if (ret < 0) {
 		free(remote);
 		return ret;
@@ -164,12 +188,40 @@ int dfi__ofi_remote_open(struct transport *transport, const void *writer,
 	if (!ret && !take_link(ofi, remote))
 		ret = dfi__fail(-ENOMEM, "ofi: out of memory");
 	if (!ret)
-		ret = open_ring(ofi, remote, name, ring, wait_limit);
-	if (!ret)
+		ret = open_ring(ofi, remote, opening->name, opening->ring,
+		    opening->wait_limit);
+	if (!ret) {
 		*out = &remote->base;
-	else
-		leave_conn(ofi, remote, atomic_peek(&remote->conn->broken));
+		return 0;
+	}
+	broken = atomic_peek(&remote->conn->broken);
+	*shared = broken && remote->conn->accepted;
+	leave_conn(ofi, remote, broken || ret == -ETIMEDOUT);
 	return ret;
+}
+
+int dfi__ofi_remote_open(struct transport *transport, const void *writer,
+    const struct region_name *name, const struct ring_layout *layout,
+    uint32_t ring, struct send_buffer *send_buffer,
+    const struct wait_limit *wait_limit, struct remote **out)
+{
+	struct opening opening = {
+		.writer = writer,
+		.name = name,
+		.layout = layout,
+		.ring = ring,
+		.send_buffer = send_buffer,
+		.wait_limit = wait_limit,
+	};
+	struct ofi *ofi = (struct ofi *)transport;
+	bool shared = true;
+	int ret = try_to_open(ofi, &opening, &shared, out);
+
+	if (ret != -ECONNRESET || !shared)
+		return ret;
+	/* The peer has closed its connection; one of our own remains. */
+	shared = false;
+	return try_to_open(ofi, &opening, &shared, out);
 }
 
 void dfi__ofi_remote_close(struct remote *base)
