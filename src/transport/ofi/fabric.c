@@ -297,6 +297,7 @@ int dfi__ofi_open(struct ofi *ofi, const char *route_to)
 				 ? ofi->info->tx_attr->size
 				 : SENDS) /
 	    2;
+	ofi->inject_size = ofi->info->tx_attr->inject_size;
 	ofi->listener_fd = dfi__ofi_own_socket(&ofi->address, NULL);
 	return 0;
 }

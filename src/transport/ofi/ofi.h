@@ -76,6 +76,7 @@ struct ofi {
 	struct fid_pep *listener;
 	int listener_fd;        /* its socket, or -1 */
 	struct fid_mr *credits; /* what peers write credits to: no bytes */
+	uint64_t inject_size;   /* the most that a write copies at once */
 	uint32_t max_sends; /* writes under way, of an end of a connection */
 
 	int wake; /* eventfd: something for the control thread */

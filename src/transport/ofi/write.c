@@ -38,7 +38,12 @@ static int write_part(struct ofi_remote *remote, const char *from,
 		return -ECONNRESET;
 	if (++conn->posted % OFI_SIGNAL_INTERVAL == 0)
 		flags |= FI_COMPLETION;
-	ret = fi_writemsg(conn->ep, &message, flags);
+	/* Of a small payload the provider makes one piece with its header. */
+	if (flags == FI_REMOTE_CQ_DATA && size <= conn->ofi->inject_size)
+		ret = fi_inject_writedata(
+		    conn->ep, from, size, data, 0, to.addr, to.key);
+	else
+		ret = fi_writemsg(conn->ep, &message, flags);
 	if (likely(!ret))
 		return 0;
 	dfi__ofi_break(conn, fi_strerror((int)-ret));
