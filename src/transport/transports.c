@@ -10,7 +10,10 @@ const struct transport_row dfi__transports[] = {
 	    .ops = &dfi__verbs_ops },
 #endif
 #if DFI_OFI
-	{ .name = "ofi", .choice = DFI_TRANSPORT_OFI, .ops = &dfi__ofi_ops },
+	{ .name = "ofi",
+	    .choice = DFI_TRANSPORT_OFI,
+	    .ops = &dfi__ofi_ops,
+	    .processor_adds = true },
 #endif
 	{ .name = NULL },
 };

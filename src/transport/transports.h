@@ -14,6 +14,8 @@ struct transport_row {
 	 * (table.h). */
 	const struct transport_ops *ops;
 	int (*load)(const struct transport_ops **ops);
+	/* Its counter.add() is done by a processor: memory serves as well. */
+	bool processor_adds;
 };
 
 /*

@@ -42,7 +42,10 @@ static int load_ofi(const struct transport_ops **ops)
 const struct transport_row dfi__transports[] = {
 	{ .name = "shm", .choice = DFI_TRANSPORT_SHM, .ops = &dfi__shm_ops },
 	{ .name = "verbs", .choice = DFI_TRANSPORT_VERBS, .load = load_verbs },
-	{ .name = "ofi", .choice = DFI_TRANSPORT_OFI, .load = load_ofi },
+	{ .name = "ofi",
+	    .choice = DFI_TRANSPORT_OFI,
+	    .load = load_ofi,
+	    .processor_adds = true },
 	{ .name = NULL },
 };
 

@@ -14,6 +14,7 @@
 
 #include "../flow/flow_help.h"
 #include "flows/context/network.h"
+#include "flows/context/shared_counter.h"
 #include "flows/endpoint/target.h"
 #include "transport/ofi/conn.h"
 #include "transport/ofi/fabric.h"
@@ -44,6 +45,7 @@ static void teardown(void)
 }
 
 TestSuite(stranger, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(counter, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(member, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(progress, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(ofi, .timeout = 300);
@@ -118,6 +120,74 @@ Test(ofi, refuses_multicast)
 	attr.replicate.method = 0;
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 	rig_stop(&rig);
+}
+
+/* ---- Shared counters ---------------------------------------------------- */
+
+#define N_NUMBERS 3000
+#define FIRST_NUMBER 16
+
+struct taker {
+	struct shared_counter_user user;
+	pthread_t thread;
+	_Atomic uint8_t *taken; /* how often each number was */
+	bool failed;
+};
+
+static void *take_numbers(void *arg)
+{
+	struct taker *taker = arg;
+	uint64_t number;
+	int i, ret;
+
+	for (i = 0; i < N_NUMBERS && !taker->failed; i++) {
+		while (
+		    (ret = shared_counter_take(&taker->user, 1, &number)) == 0)
+			;
+		taker->failed = ret < 0 || number < FIRST_NUMBER ||
+		    number >= FIRST_NUMBER + 2 * N_NUMBERS;
+		if (!taker->failed)
+			atomic_fetch_add(
+			    &taker->taken[number - FIRST_NUMBER], 1);
+	}
+	return NULL;
+}
+
+/* The holder's processor adds for those that come over libfabric. */
+Test(counter, gives_each_number_once_by_memory_and_over_libfabric)
+{
+	static _Atomic uint8_t taken[2 * N_NUMBERS];
+	const enum dfi_transport ways[] = { DFI_TRANSPORT_AUTO,
+		DFI_TRANSPORT_OFI };
+	struct shared_counter counter = { .region = NULL };
+	struct taker takers[2];
+	int i;
+
+	cr_assert_eq(dfi__shared_counter_create(rig.dfi, DFI_TRANSPORT_OFI,
+			 "test", FIRST_NUMBER, &counter),
+	    0, "%s", dfi_errmsg());
+	for (i = 0; i < 2; i++) {
+		takers[i] = (struct taker){ .taken = taken };
+		cr_assert_eq(
+		    dfi__shared_counter_open(rig.other, ways[i], &rig.dfi->node,
+			&counter.published, WAIT_LIMIT(deadline_in_ms(LONG_MS)),
+			&takers[i].user),
+		    0, "%s", dfi_errmsg());
+	}
+	cr_assert_not_null(takers[0].user.words);
+	cr_assert_null(takers[1].user.words);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(pthread_create(&takers[i].thread, NULL,
+				 take_numbers, &takers[i]),
+		    0);
+	for (i = 0; i < 2; i++) {
+		pthread_join(takers[i].thread, NULL);
+		cr_assert_not(takers[i].failed);
+		dfi__shared_counter_close(&takers[i].user);
+	}
+	for (i = 0; i < 2 * N_NUMBERS; i++)
+		cr_assert_eq(taken[i], 1, "number %d", i);
+	dfi__shared_counter_destroy(&counter);
 }
 
 /* ---- Members that leave ------------------------------------------------- */

@@ -150,26 +150,66 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
 	return dfi__host_explain(ret, distance);
 }
 
-static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
+/* This process demands memory. */
+static int fail_choice(
+    const struct dfi *dfi, const struct published_region *published)
+{
+	return dfi__fail(-EHOSTUNREACH,
+	    "all take its numbers over %s, as some may be on other hosts: set "
+	    "DFI_TRANSPORT=auto here, or %s where it is",
+	    dfi__region_network(published)->transport->name,
+	    dfi->transport->ops->name);
+}
+
+static int open_through_device(struct dfi *dfi, enum dfi_transport chosen,
     const struct published_region *published,
     const struct wait_limit *wait_limit, struct shared_counter_user *user)
 {
-	enum dfi_transport chosen = choice(dfi, transport);
 	struct network_ways ways;
 	struct network_way *way = ways.at;
 	int ret;
 
-	if (transport_is_memory(chosen))
-		return dfi__fail(-EHOSTUNREACH,
-		    "all take its numbers over %s, as some may be on other "
-		    "hosts: set DFI_TRANSPORT=auto here, or %s where it is",
-		    dfi__region_network(published)->transport->name,
-		    dfi->transport->ops->name);
 	ret = dfi__network_ways(dfi, chosen, published, 0, NULL, &ways);
 	if (ret < 0)
 		return ret;
 	return way->transport->ops->ring.open(way->transport, user,
 	    &way->address->name, &layout, 0, NULL, wait_limit, &user->remote);
+}
+
+/*
+ * Whether to try the memory of a counter that has a network address: its users
+ * there add by the holder's processor, and this one is on the holder's host.
+ */
+static bool may_share_memory(const struct dfi *dfi, enum dfi_transport chosen,
+    const struct node *holder, const struct published_region *published)
+{
+	enum host_distance distance = dfi__host_distance(
+	    &holder->at, &dfi->node.at);
+
+	return dfi__region_network(published)->transport->processor_adds &&
+	    dfi__region_memory(published) &&
+	    (chosen == DFI_TRANSPORT_AUTO || transport_is_memory(chosen)) &&
+	    distance != HOST_OTHER && distance != HOST_OTHER_NETWORK;
+}
+
+/* Only passing the memory shows whether it can be shared. */
+static int open_on_host(struct dfi *dfi, enum dfi_transport transport,
+    const struct node *holder, const struct published_region *published,
+    const struct wait_limit *wait_limit, struct shared_counter_user *user)
+{
+	enum dfi_transport chosen = choice(dfi, transport);
+	int ret = -ECONNRESET;
+
+	if (may_share_memory(dfi, chosen, holder, published))
+		ret = open_through_memory(
+		    dfi, holder, published, wait_limit, user);
+	else if (transport_is_memory(chosen))
+		return fail_choice(dfi, published);
+	if ((ret == -ECONNRESET || ret == -EACCES) &&
+	    !transport_is_memory(chosen) && !wait_limit_given_up(wait_limit))
+		ret = open_through_device(
+		    dfi, chosen, published, wait_limit, user);
+	return ret;
 }
 
 int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
@@ -182,8 +222,8 @@ int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
 		    "%lu bytes",
 		    (unsigned long)published->size);
 	if (dfi__region_network(published))
-		return open_through_device(
-		    dfi, transport, published, wait_limit, user);
+		return open_on_host(
+		    dfi, transport, holder, published, wait_limit, user);
 	/* A device adds to the counter, so no processor may. */
 	if (published->has_unknown)
 		return dfi__fail(-EHOSTUNREACH,

@@ -8,7 +8,8 @@
  * So all users of a shared counter take numbers in one way, which its holder
  * chooses: through memory; or, if users may be on other hosts, through the
  * holder's device, even from its own host
- * (docs/decisions/0022-one-way-to-numbers.md).
+ * (docs/decisions/0022-one-way-to-numbers.md). Over libfabric the holder's
+ * processor adds, so users on its host take the memory.
  */
 #ifndef DFI_FLOWS_CONTEXT_SHARED_COUNTER_H
 #define DFI_FLOWS_CONTEXT_SHARED_COUNTER_H
