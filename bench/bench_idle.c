@@ -11,15 +11,15 @@
 #include "values.h"
 
 static const struct column columns[] = {
-	{ "how", "how", 7, 0 },
-	{ "wait", "wait", 8, 0 },
-	{ "procs", "procs", 5, 0 },
-	{ "seconds", "seconds", 8, 1 },
-	{ "value", "thread[% CPU]", 13, 3 },
-	{ "min", "min", 7, 3 },
-	{ "max", "max", 7, 3 },
-	{ "process", "process[% CPU]", 14, 3 },
-	{ "verified", "verified", 8, 0 },
+	{ "how", "how", 7, 0, false },
+	{ "wait", "wait", 8, 0, false },
+	{ "seconds", "time[s]", 8, 1, false },
+	{ "value", "thread[%]", 9, 3, false },
+	{ "process", "process[%]", 14, 3, false },
+	{ "procs", "procs", 5, 0, true },
+	{ "min", "min[%]", 8, 3, true },
+	{ "max", "max[%]", 8, 3, true },
+	{ "verified", "verified", 8, 0, true },
 	{ 0 },
 };
 

@@ -12,15 +12,15 @@
 #include "session.h"
 
 static const struct column columns[] = {
-	{ "nodes", "nodes", 5, 0 },
-	{ "threads", "threads", 7, 0 },
-	{ "rings", "rings", 8, 0 },
-	{ "segment_size", "segment", 8, 0 },
-	{ "segment_count", "count", 6, 0 },
-	{ "value", "a node[MiB]", 11, 1 },
-	{ "baseline", "baseline", 14, 0 },
-	{ "baseline_value", "a node[MiB]", 11, 1 },
-	{ "ratio", "ratio", 6, 3 },
+	{ "nodes", "nodes", 5, 0, false },
+	{ "threads", "threads", 7, 0, false },
+	{ "rings", "rings", 8, 0, false },
+	{ "value", "result[MiB]", 11, 1, false },
+	{ "baseline_value", "limit[MiB]", 10, 1, false },
+	{ "ratio", "ratio", 6, 3, false },
+	{ "baseline", "limit is", 14, 0, false },
+	{ "segment_size", "segment[B]", 10, 0, true },
+	{ "segment_count", "segments", 8, 0, true },
 	{ 0 },
 };
 

@@ -28,19 +28,19 @@
 #define SWEEP_FINALISTS 6
 
 static const struct column columns[] = {
-	{ "tuple_size", "#bytes", 6, 0 },
-	{ "procs", "procs", 5, 0 },
-	{ "segment_size", "segment", 8, 0 },
-	{ "segment_count", "count", 6, 0 },
-	{ "value", "BW median[GB/s]", 15, 2 },
-	{ "min", "BW min[GB/s]", 12, 2 },
-	{ "max", "BW peak[GB/s]", 13, 2 },
-	{ "message_rate", "MsgRate[Mpps]", 13, 2 },
-	{ "baseline", "baseline", 8, 0 },
-	{ "baseline_value", "BW median[GB/s]", 15, 2 },
-	{ "ratio", "ratio", 6, 3 },
-	{ "preemptions", "preempted", 9, 0 },
-	{ "verified", "verified", 8, 0 },
+	{ "tuple_size", "tuple[B]", 8, 0, false },
+	{ "segment_size", "segment[B]", 10, 0, false },
+	{ "segment_count", "segments", 8, 0, false },
+	{ "value", "result[GB/s]", 12, 2, false },
+	{ "baseline_value", "limit[GB/s]", 11, 2, false },
+	{ "ratio", "ratio", 6, 3, false },
+	{ "baseline", "limit is", 8, 0, false },
+	{ "procs", "procs", 5, 0, true },
+	{ "min", "min[GB/s]", 9, 2, true },
+	{ "max", "max[GB/s]", 9, 2, true },
+	{ "message_rate", "rate[M/s]", 9, 2, true },
+	{ "preemptions", "preempted", 9, 0, true },
+	{ "verified", "verified", 8, 0, true },
 	{ 0 },
 };
 

@@ -11,18 +11,18 @@
 #include "values.h"
 
 static const struct column columns[] = {
-	{ "clients", "clients", 7, 0 },
-	{ "batch", "batch", 5, 0 },
-	{ "value", "median[M calls/s]", 17, 2 },
-	{ "min", "min", 8, 2 },
-	{ "max", "max", 8, 2 },
-	{ "baseline", "baseline", 10, 0 },
-	{ "baseline_value", "median[M calls/s]", 17, 2 },
-	{ "ratio", "ratio", 7, 3 },
-	{ "transport", "transport", 9, 0 },
-	{ "device", "device", 8, 0 },
-	{ "preemptions", "preempted", 9, 0 },
-	{ "verified", "verified", 8, 0 },
+	{ "clients", "clients", 7, 0, false },
+	{ "batch", "batch", 5, 0, false },
+	{ "value", "result[M calls/s]", 17, 2, false },
+	{ "baseline_value", "limit[M calls/s]", 16, 2, false },
+	{ "ratio", "ratio", 7, 3, false },
+	{ "baseline", "limit is", 10, 0, false },
+	{ "min", "min", 8, 2, true },
+	{ "max", "max", 8, 2, true },
+	{ "transport", "transport", 9, 0, true },
+	{ "device", "device", 8, 0, true },
+	{ "preemptions", "preempted", 9, 0, true },
+	{ "verified", "verified", 8, 0, true },
 	{ 0 },
 };
 

@@ -14,13 +14,13 @@
 #include "values.h"
 
 static const struct column columns[] = {
-	{ "step", "step", 12, 0 },
-	{ "iterations", "#iterations", 11, 0 },
-	{ "value", "t_typical[usec]", 15, 1 },
-	{ "min", "min", 8, 1 },
-	{ "p99", "99% percentile[usec]", 20, 1 },
-	{ "max", "max", 9, 1 },
-	{ "verified", "verified", 8, 0 },
+	{ "step", "step", 12, 0, false },
+	{ "iterations", "flows", 11, 0, false },
+	{ "value", "result[us]", 15, 1, false },
+	{ "p99", "99 %[us]", 20, 1, false },
+	{ "max", "max[us]", 9, 1, false },
+	{ "min", "min[us]", 8, 1, true },
+	{ "verified", "verified", 8, 0, true },
 	{ 0 },
 };
 

@@ -11,18 +11,18 @@
 #include "values.h"
 
 static const struct column columns[] = {
-	{ "measure", "measure", 10, 0 },
-	{ "tuple_size", "#bytes", 6, 0 },
-	{ "segment_size", "segment", 8, 0 },
-	{ "value", "median", 9, 3 },
-	{ "min", "min", 9, 3 },
-	{ "max", "max", 9, 3 },
-	{ "unit", "unit", 4, 0 },
-	{ "baseline", "rival", 11, 0 },
-	{ "baseline_value", "median", 9, 3 },
-	{ "ratio", "ratio", 7, 3 },
-	{ "preemptions", "preempted", 9, 0 },
-	{ "verified", "verified", 8, 0 },
+	{ "measure", "measure", 10, 0, false },
+	{ "tuple_size", "tuple[B]", 8, 0, false },
+	{ "segment_size", "segment[B]", 10, 0, false },
+	{ "value", "result", 8, 3, false },
+	{ "unit", "unit", 4, 0, false },
+	{ "baseline_value", "limit", 8, 3, false },
+	{ "ratio", "ratio", 7, 3, false },
+	{ "baseline", "limit is", 11, 0, false },
+	{ "min", "min", 8, 3, true },
+	{ "max", "max", 8, 3, true },
+	{ "preemptions", "preempted", 9, 0, true },
+	{ "verified", "verified", 8, 0, true },
 	{ 0 },
 };
 

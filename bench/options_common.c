@@ -62,6 +62,10 @@ static const struct argp_option common_table[] = {
 	    "Give up a round after S seconds, 1 to 86400 (default 60)", 0 },
 	{ "json", KEY_JSON, NULL, 0, "Print one JSON object", 0 },
 	{ "csv", KEY_CSV, NULL, 0, "Print comma-separated values", 0 },
+	{ "wide", KEY_WIDE, NULL, 0,
+	    "Print all columns (default: what was measured, the result, its "
+	    "limit, and their ratio)",
+	    0 },
 	{ 0 },
 };
 
@@ -115,7 +119,7 @@ static void choose_format(const struct argp_state *state,
     struct common_options *options, enum report_format format)
 {
 	if (options->format != REPORT_TEXT && options->format != format)
-		usage_error(state, "--json and --csv: choose one");
+		usage_error(state, "--json, --csv and --wide: choose one");
 	options->format = format;
 }
 
@@ -135,6 +139,9 @@ static error_t parse_flag(
 		return 0;
 	case KEY_CSV:
 		choose_format(state, options, REPORT_CSV);
+		return 0;
+	case KEY_WIDE:
+		choose_format(state, options, REPORT_WIDE);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -33,6 +33,16 @@ static bool host_flag(const struct report *report, const char *key)
 	return json_is_true(json_object_get(report->host, key));
 }
 
+static bool is_text(const struct report *report)
+{
+	return report->format == REPORT_TEXT || report->format == REPORT_WIDE;
+}
+
+static bool has_column(const struct report *report, const struct column *column)
+{
+	return !column->wide || report->format == REPORT_WIDE;
+}
+
 static void print_header(const struct report *report)
 {
 	const struct column *column;
@@ -49,8 +59,9 @@ static void print_header(const struct report *report)
 	if (host_flag(report, "oversubscribed"))
 		puts("# warning: oversubscribed: more threads than cores");
 	for (column = report->columns; column->key; column++)
-		printf("%s%*s", column == report->columns ? "" : "  ",
-		    column->width, column->heading);
+		if (has_column(report, column))
+			printf("%s%*s", column == report->columns ? "" : "  ",
+			    column->width, column->heading);
 	putchar('\n');
 	output_flush();
 }
@@ -65,7 +76,7 @@ void report_open(struct report *report, enum report_format format,
 		.host = host_describe(threads),
 		.rows = json_array(),
 	};
-	if (format == REPORT_TEXT)
+	if (is_text(report))
 		print_header(report);
 }
 
@@ -107,12 +118,16 @@ static void print_text(const struct report *report, const json_t *row)
 	char text[64];
 
 	for (column = report->columns; column->key; column++) {
+		if (!has_column(report, column))
+			continue;
 		value = json_object_get(row, column->key);
 		value_text(value ? value : json_null(), column->decimals, text,
 		    sizeof(text));
 		printf("%s%*s", column == report->columns ? "" : "  ",
 		    column->width, text);
 	}
+	if (json_is_false(json_object_get(row, "verified")))
+		printf("  WRONG");
 	putchar('\n');
 }
 
@@ -153,7 +168,7 @@ void report_row(struct report *report, json_t *row)
 	if (json_is_false(json_object_get(row, "verified")))
 		report->failed = true;
 	json_array_append_new(report->rows, row);
-	if (report->format == REPORT_TEXT)
+	if (is_text(report))
 		print_text(report, row);
 	else if (report->format == REPORT_CSV)
 		print_csv(report, row);
@@ -164,7 +179,7 @@ void report_note(const struct report *report, const char *format, ...)
 {
 	va_list args;
 
-	if (report->format != REPORT_TEXT)
+	if (!is_text(report))
 		return;
 	va_start(args, format);
 	fputs("# ", stdout);

@@ -14,16 +14,21 @@
 
 enum report_format {
 	REPORT_TEXT = 0,
+	REPORT_WIDE, /* text with all columns */
 	REPORT_JSON, /* one object */
 	REPORT_CSV,  /* a line of names, then a line for each row */
 };
 
-/* A column of the text form. */
+/*
+ * A column of the text form. The narrow ones together have at most 100
+ * characters: what was measured, the result, its limit, and their ratio.
+ */
 struct column {
 	const char *key; /* member of the row */
 	const char *heading;
 	int width;    /* at least that of the heading */
 	int decimals; /* of real numbers */
+	bool wide;    /* only REPORT_WIDE has it */
 };
 
 struct report {

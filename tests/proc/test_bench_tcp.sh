@@ -10,7 +10,7 @@ bin=$1
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-timeout "$wait_limit" "$bin/dfi-bench" tcp --bytes 256K --iterations 100 --repeat 1 \
+timeout "$wait_limit" "$bin/dfi-bench" tcp --wide --bytes 256K --iterations 100 --repeat 1 \
 	> "$tmp/rows" 2> "$tmp/log" || fail "dfi-bench tcp: $(cat "$tmp/rows" "$tmp/log")"
 for rival in fi_write iperf3 send zeromq fi_pingpong; do
 	if grep -q "^# $rival: not installed, no row$" "$tmp/rows"; then
