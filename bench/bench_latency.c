@@ -9,6 +9,7 @@
 
 #include "bench.h"
 #include "compare.h"
+#include "histogram_file.h"
 #include "serve.h"
 #include "values.h"
 
@@ -25,6 +26,7 @@ static const struct column columns[] = {
 	{ "min", "min[ns]", 8, 0, true },
 	{ "max", "max[ns]", 8, 0, true },
 	{ "p999", "99.9 %[ns]", 10, 0, true },
+	{ "p9999", "99.99 %[ns]", 11, 0, true },
 	{ "one_line_value", "one line[nsec]", 14, 0, true },
 	{ "transport", "transport", 9, 0, true },
 	{ "device", "device", 8, 0, true },
@@ -96,6 +98,8 @@ static json_t *latency_row(const struct latency_options *options,
 	json_object_set_new(row, "p99", report_number(percentile(flow, 0.99)));
 	json_object_set_new(
 	    row, "p999", report_number(percentile(flow, 0.999)));
+	json_object_set_new(
+	    row, "p9999", report_number(percentile(flow, 0.9999)));
 	compare_report_travel(row, session, flow);
 	report_baseline(row,
 	    n_sides == SIDE_BASELINE ? NULL
@@ -160,8 +164,10 @@ static bool measure(const struct latency_options *options,
 }
 
 static bool run_size(const struct latency_options *options,
-    struct session *session, struct report *report, uint32_t tuple_size)
+    struct session *session, struct report *report, struct histogram_file *file,
+    uint32_t tuple_size)
 {
+	static const char *const names[] = { "flow", "ping-pong", "one-line" };
 	static struct histogram trips[MAX_SIDES];
 	static struct side sides[MAX_SIDES];
 	enum echo echo = options->one_core ? ECHO_YIELD : ECHO_TWO_LINES;
@@ -185,6 +191,8 @@ static bool run_size(const struct latency_options *options,
 	if (!measure(options, session, sides, n_sides))
 		return false;
 	report_row(report, latency_row(options, session, sides, n_sides));
+	for (i = 0; i < n_sides; i++)
+		histogram_file_add(file, names[i], &sides[i]);
 	return true;
 }
 
@@ -193,6 +201,7 @@ int bench_latency(int argc, char **argv)
 	static struct latency_options options;
 	const struct common_options *common = &options.common;
 	struct session session;
+	struct histogram_file file;
 	struct report report;
 	bool done = true;
 	uint32_t i;
@@ -203,11 +212,15 @@ int bench_latency(int argc, char **argv)
 		return 1;
 	if (common->role == BENCH_TARGET)
 		return serve(common, &session);
+	if (!histogram_file_open(&file, options.histogram)) {
+		session_close(&session);
+		return 1;
+	}
 	report_open(&report, common->format, "latency", columns, 2);
 	for (i = 0; i < common->n_tuple_sizes && done; i++)
 		done = run_size(
-		    &options, &session, &report, common->tuple_sizes[i]);
+		    &options, &session, &report, &file, common->tuple_sizes[i]);
 	status = report_close(&report);
 	session_close(&session);
-	return done ? status : 1;
+	return histogram_file_close(&file) && done ? status : 1;
 }

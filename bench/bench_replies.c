@@ -9,6 +9,7 @@
 
 #include "bench.h"
 #include "compare.h"
+#include "histogram_file.h"
 #include "replicate.h"
 #include "values.h"
 
@@ -27,6 +28,7 @@ static const struct column columns[] = {
 	{ "min", "min[ns]", 8, 0, true },
 	{ "max", "max[ns]", 8, 0, true },
 	{ "p999", "99.9 %[ns]", 10, 0, true },
+	{ "p9999", "99.99 %[ns]", 11, 0, true },
 	{ "naive_ratio", "to naive", 8, 3, true },
 	{ "transport", "transport", 9, 0, true },
 	{ "device", "device", 8, 0, true },
@@ -162,6 +164,8 @@ static json_t *trial_row(const struct trial *trial, uint32_t number)
 	json_object_set_new(row, "p99", report_number(percentile(flow, 0.99)));
 	json_object_set_new(
 	    row, "p999", report_number(percentile(flow, 0.999)));
+	json_object_set_new(
+	    row, "p9999", report_number(percentile(flow, 0.9999)));
 	compare_report_travel(row, trial->session, flow);
 	report_baseline(row,
 	    !raw                               ? NULL
@@ -178,8 +182,8 @@ static json_t *trial_row(const struct trial *trial, uint32_t number)
 }
 
 static bool run_trial(const struct replicate_options *options,
-    struct session *session, struct report *report, uint32_t tuple_size,
-    uint32_t n_targets)
+    struct session *session, struct report *report, struct histogram_file *file,
+    uint32_t tuple_size, uint32_t n_targets)
 {
 	static struct trial trial;
 	uint32_t i;
@@ -192,8 +196,13 @@ static bool run_trial(const struct replicate_options *options,
 	};
 	if (!make_sides(&trial) || !measure(&trial))
 		return false;
-	for (i = 0; i < options->n_modes; i++)
+	for (i = 0; i < options->n_modes; i++) {
 		report_row(report, trial_row(&trial, i));
+		histogram_file_add(
+		    file, mode_name(options->modes[i]), &trial.sides[i]);
+	}
+	if (trial.raw)
+		histogram_file_add(file, "words", trial.raw);
 	return true;
 }
 
@@ -201,19 +210,24 @@ int bench_replies(
     const struct replicate_options *options, struct session *session)
 {
 	const struct common_options *common = &options->common;
+	struct histogram_file file;
 	struct report report;
 	bool done = true;
 	uint32_t i, j;
 	int status;
 
+	if (!histogram_file_open(&file, options->histogram)) {
+		session_close(session);
+		return 1;
+	}
 	report_open(&report, common->format, "replicate-latency", columns,
 	    1 + replicate_most_targets(options));
 	for (i = 0; i < common->n_tuple_sizes && done; i++)
 		for (j = 0; j < options->n_target_counts && done; j++)
-			done = run_trial(options, session, &report,
+			done = run_trial(options, session, &report, &file,
 			    common->tuple_sizes[i],
 			    (uint32_t)options->targets[j]);
 	status = report_close(&report);
 	session_close(session);
-	return done ? status : 1;
+	return histogram_file_close(&file) && done ? status : 1;
 }

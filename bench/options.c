@@ -215,6 +215,9 @@ static error_t parse_latency(int key, char *arg, struct argp_state *state)
 		options->iterations = (uint64_t)parse_number(
 		    state, "iterations", arg, 1, 100000000);
 		return 0;
+	case KEY_HISTOGRAM:
+		options->histogram = arg;
+		return 0;
 	case KEY_ONE_CORE:
 		options->one_core = true;
 		return 0;
@@ -233,6 +236,10 @@ void latency_options_parse(
 		{ "iterations", KEY_ITERATIONS, "N", 0,
 		    "Round trips of a round, 1 to 100000000 (default 200000; "
 		    "10000 with --one-core)",
+		    0 },
+		{ "histogram", KEY_HISTOGRAM, "FILE", 0,
+		    "Write all round trips of all rounds to a file of "
+		    "comma-separated values",
 		    0 },
 		{ "one-core", KEY_ONE_CORE, NULL, 0,
 		    "Pin both ends to one processor, where the baseline "

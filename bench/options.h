@@ -88,6 +88,7 @@ struct replicate_options {
 	bool raw_copies; /* raw tuples are made outside and copied in */
 	bool latency;
 	uint64_t iterations;
+	const char *histogram; /* of latency: the name of a file, or NULL */
 };
 
 #define MAX_GROUP_COUNTS 16
@@ -111,6 +112,7 @@ struct combine_options {
 struct latency_options {
 	struct common_options common;
 	uint64_t iterations;
+	const char *histogram; /* the name of a file, or NULL */
 	bool one_core;
 };
 

@@ -21,6 +21,9 @@ static const struct argp_option common_table[] = {
 	    "Bytes of a tuple, 8 to 1M: one size, or a list with commas, with "
 	    "a result for each",
 	    0 },
+	{ "all-sizes", KEY_ALL_SIZES, NULL, 0,
+	    "Tuples of all powers of two from 8 to 64K, with a result for each",
+	    0 },
 	{ "segment-size", KEY_SEGMENT_SIZE, "SIZE", 0,
 	    "Payload bytes of a ring's segment, 8 to 64M (default: the "
 	    "library's choice)",
@@ -34,6 +37,8 @@ static const struct argp_option common_table[] = {
 	    "Measured rounds, 1 to 1000 (default 7)", 0 },
 	{ "seconds", KEY_SECONDS, "S", 0,
 	    "Length of a round, up to 3600 (default 0.2)", 0 },
+	{ "duration", KEY_DURATION, "TIME", 0,
+	    "The same with a unit, as 5s, 200ms or 1m", 0 },
 	{ "bytes", KEY_BYTES, "SIZE", 0,
 	    "Bytes that a round moves, as 64M, instead of --seconds", 0 },
 	{ "pin", KEY_PIN, "CPULIST", 0,
@@ -103,16 +108,27 @@ static void parse_tuple_sizes(const struct argp_state *state, const char *text,
 	}
 }
 
-double parse_seconds(const struct argp_state *state, const char *text)
+double parse_seconds(
+    const struct argp_state *state, const char *option, const char *text)
 {
-	char *end;
-	double seconds = strtod(text, &end);
+	double seconds;
 
-	if (end == text || *end || !(seconds > 0) || seconds > 3600)
+	if (!parse_duration(text, &seconds) || !(seconds > 0) || seconds > 3600)
 		usage_error(state,
-		    "--seconds '%s': not a number above 0 and at most 3600",
-		    text);
+		    "--%s '%s': not a time above 0 and of at most an hour, as "
+		    "0.5, 200ms, 5s or 1m",
+		    option, text);
 	return seconds;
+}
+
+/* A size for each power of two. */
+static void all_sizes(struct common_options *options)
+{
+	uint32_t size;
+
+	options->n_tuple_sizes = 0;
+	for (size = 8; size <= 64 << 10; size *= 2)
+		options->tuple_sizes[options->n_tuple_sizes++] = size;
 }
 
 static void choose_format(const struct argp_state *state,
@@ -133,6 +149,9 @@ static error_t parse_flag(
 		return 0;
 	case KEY_VERIFY:
 		options->verify = true;
+		return 0;
+	case KEY_ALL_SIZES:
+		all_sizes(options);
 		return 0;
 	case KEY_JSON:
 		choose_format(state, options, REPORT_JSON);
@@ -217,7 +236,10 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 		    state, "repeat", arg, 1, STATS_MAX_VALUES);
 		return 0;
 	case KEY_SECONDS:
-		options->seconds = parse_seconds(state, arg);
+		options->seconds = parse_seconds(state, "seconds", arg);
+		return 0;
+	case KEY_DURATION:
+		options->seconds = parse_seconds(state, "duration", arg);
 		return 0;
 	case KEY_BYTES:
 		if (!parse_size(arg, &options->bytes) || !options->bytes)

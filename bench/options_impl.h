@@ -8,6 +8,8 @@
 #include "options.h"
 
 enum key {
+	KEY_ALL_SIZES = 'a',
+	KEY_DURATION = 'D',
 	KEY_REPEAT = 256,
 	KEY_SECONDS,
 	KEY_BYTES,
@@ -50,6 +52,7 @@ enum key {
 	KEY_ALL,
 	KEY_OUT,
 	KEY_AGAIN,
+	KEY_HISTOGRAM,
 	KEY_MEASURE,
 };
 
@@ -77,8 +80,9 @@ void refuse_role(
 void refuse_transport(const struct argp_state *state,
     const struct common_options *common, const char *why);
 
-/* The text of a number of seconds. Ends the process if it is none. */
-double parse_seconds(const struct argp_state *state, const char *text);
+/* The seconds of an option's text. Ends the process if it is no time. */
+double parse_seconds(
+    const struct argp_state *state, const char *option, const char *text);
 
 /* The common part of the subcommands' parsers. */
 error_t parse_rest(

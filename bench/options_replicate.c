@@ -12,6 +12,8 @@ static void check_replicate(
 {
 	uint32_t i;
 
+	if (options->histogram && !options->latency)
+		usage_error(state, "--histogram: only with --latency");
 	for (i = 0; i < options->n_apis; i++)
 		if (options->raw_copies && options->apis[i] != API_PUSH &&
 		    options->apis[i] != API_CURSOR)
@@ -50,6 +52,9 @@ static error_t parse_replicate(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_LATENCY:
 		options->latency = true;
+		return 0;
+	case KEY_HISTOGRAM:
+		options->histogram = arg;
 		return 0;
 	case KEY_ITERATIONS:
 		options->iterations = (uint64_t)parse_number(
@@ -94,6 +99,11 @@ void replicate_options_parse(
 		{ "latency", KEY_LATENCY, NULL, 0,
 		    "Measure the time from a request to the replies of all "
 		    "targets, over latency flows, instead of bandwidth",
+		    0 },
+		{ "histogram", KEY_HISTOGRAM, "FILE", 0,
+		    "With --latency, write all round trips of all rounds to a "
+		    "file of "
+		    "comma-separated values",
 		    0 },
 		{ "iterations", KEY_ITERATIONS, "N", 0,
 		    "Requests of a round, 1 to 100000000 (default 20000)", 0 },

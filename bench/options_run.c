@@ -131,7 +131,7 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
 		options->rounds.verify = true;
 		return 0;
 	case KEY_SECONDS:
-		parse_seconds(state, arg);
+		parse_seconds(state, "seconds", arg);
 		options->rounds.seconds = arg;
 		return 0;
 	case KEY_REPEAT:

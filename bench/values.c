@@ -5,6 +5,7 @@
 #include <dfi/dfi.h>
 #include <errno.h>
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,27 @@ bool parse_size(const char *text, uint64_t *size)
 	const char *rest;
 
 	return read_size(text, size, &rest) && !*rest;
+}
+
+bool parse_duration(const char *text, double *seconds)
+{
+	static const struct {
+		const char *unit;
+		double seconds;
+	} units[] = { { "", 1 }, { "s", 1 }, { "ms", 1e-3 }, { "us", 1e-6 },
+		{ "m", 60 }, { "h", 3600 } };
+	char *end;
+	double number = strtod(text, &end);
+	size_t i;
+
+	if (end == text || !isfinite(number))
+		return false;
+	for (i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (strcmp(end, units[i].unit) == 0) {
+			*seconds = number * units[i].seconds;
+			return true;
+		}
+	return false;
 }
 
 bool parse_size_list(

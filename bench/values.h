@@ -15,6 +15,9 @@
 /* "64K" is 65536: digits and one of K, M, G. */
 bool parse_size(const char *text, uint64_t *size);
 
+/* "5s", "200ms", "2m"; a number alone is of seconds. */
+bool parse_duration(const char *text, double *seconds);
+
 /* "8,64,8K" */
 bool parse_size_list(
     const char *text, uint64_t *sizes, uint32_t max, uint32_t *n);

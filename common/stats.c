@@ -64,8 +64,7 @@ void histogram_merge(struct histogram *to, const struct histogram *from)
 		to->buckets[i] += from->buckets[i];
 }
 
-/* The middle of a bucket's values. */
-static double bucket_middle(unsigned bucket)
+double histogram_middle(unsigned bucket)
 {
 	unsigned shift;
 	uint64_t lowest;
@@ -95,7 +94,7 @@ double histogram_percentile(const struct histogram *histogram, double fraction)
 		if (seen >= rank)
 			break;
 	}
-	value = bucket_middle(i);
+	value = histogram_middle(i);
 	if (value < (double)histogram->min)
 		value = (double)histogram->min;
 	if (value > (double)histogram->max)

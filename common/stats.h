@@ -56,6 +56,9 @@ static inline void histogram_add(struct histogram *histogram, uint64_t value)
 	histogram->buckets[histogram_bucket(value)]++;
 }
 
+/* The middle of the values of a bucket. */
+double histogram_middle(unsigned bucket);
+
 /* Add all values of from to to. */
 void histogram_merge(struct histogram *to, const struct histogram *from);
 

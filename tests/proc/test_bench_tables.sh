@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_bench_tables.sh BIN_DIR: tables of dfi-bench fit 100 columns and have units; --wide
+# has all columns; and the options that all its commands share.
+set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
+bench=$1/dfi-bench
+tmp=$(mktemp -d)
+trap 'end_children; rm -rf "$tmp"' EXIT
+cd "$tmp"
+
+runs() # ARGUMENT...: into out
+{
+	timeout $wait_limit "$bench" "$@" > out 2> err || fail "dfi-bench $*: $(cat out)"
+}
+
+refused() # TEXT ARGUMENT...
+{
+	local rc=0
+
+	timeout $wait_limit "$bench" "${@:2}" > out 2> err || rc=$?
+	[ $rc = 64 ] || fail "${*:2}: status $rc"
+	grep -q -- "$1" err || fail "no '$1' in: $(cat err)"
+}
+
+quick=(-D 2ms --repeat 1)
+trips=(--iterations 100 --repeat 1 --tuple-size 16)
+while read -r -a command; do
+	runs "${command[@]}"
+	[ "$(sed '/^#/d' out | wc -L)" -le 100 ] || fail "${command[*]} is too wide: $(cat out)"
+	grep -q '\[[a-zA-Z%]' out || fail "${command[*]} has no unit: $(cat out)"
+	! grep -q preempted out || fail "${command[*]} has all columns: $(cat out)"
+done << END
+shuffle ${quick[*]} --tuple-size 16
+replicate ${quick[*]} --tuple-size 16 --targets 1
+replicate --latency ${trips[*]} --targets 1
+combine ${quick[*]} --sources 1 --groups 10
+raw ${quick[*]} --tuple-size 16
+latency ${trips[*]}
+idle -D 50ms
+sequencer --clients 1 --iterations 1000 --repeat 1
+setup --iterations 10
+memory
+END
+runs latency "${trips[@]}" --wide
+for column in preempted verified '99.99 %\[ns\]'; do
+	grep -q "$column" out || fail "--wide lacks $column: $(cat out)"
+done
+
+# Sizes, and durations.
+runs shuffle -a --api claim --bytes 64K --repeat 1 --no-baseline --csv
+[ "$(tail -n +2 out | wc -l)" = 14 ] || fail "-a has not 14 sizes: $(cat out)"
+for duration in 50ms 0.05s 0.05 50000us; do
+	runs idle --duration $duration --json
+	grep -q '"seconds": 0.05,' out || fail "-D $duration: $(cat out)"
+done
+refused "--duration '5 s': not a time" idle -D '5 s'
+refused "--duration '2h': not a time" idle -D 2h
+refused "--seconds '-1': not a time" idle --seconds=-1
+refused 'choose one' latency --wide --csv
+
+# A line for each duration of each side; the counts are those of the trips.
+for command in "latency" "replicate --latency --targets 1 --mode naive"; do
+	# shellcheck disable=SC2086 # several words
+	runs $command --iterations 100 --repeat 3 --tuple-size 16,64 --histogram trips
+	[ "$(head -n 1 trips)" = side,tuple_size,targets,ns,count ] || fail "$(head trips)"
+	for size in 16 64; do
+		awk -F , -v size=$size '$2 == size && ($1 == "flow" || $1 == "naive") { n += $5 }
+			END { exit n != 300 }' trips || fail "not 300 trips: $(cat trips)"
+	done
+done
+refused 'only with --latency' replicate --histogram trips
+rc=0
+"$bench" latency --histogram missing/trips > out 2> err || rc=$?
+[ $rc = 1 ] || fail "a histogram in a missing folder: status $rc"
+grep -q 'cannot write missing/trips' err || fail "$(cat err)"
