@@ -22,6 +22,7 @@ static const struct column columns[] = {
 	{ "ratio", "ratio", 6, 3, false },
 	{ "baseline", "limit is", 13, 0, false },
 	{ "procs", "procs", 5, 0, true },
+	{ "rate", "rate[1/s]", 9, 0, true },
 	{ "iterations", "trips", 11, 0, true },
 	{ "min", "min[ns]", 8, 0, true },
 	{ "max", "max[ns]", 8, 0, true },
@@ -67,6 +68,9 @@ static struct side echo_side(const struct latency_options *options,
 			.n_target_threads = 1,
 			.tuple_size = tuple_size,
 			.tuples = options->iterations,
+			.interval_ns = options->rate
+			    ? UINT64_C(1000000000) / options->rate
+			    : 0,
 		},
 		.asked = options->common.geometry,
 	};
@@ -90,6 +94,9 @@ static json_t *latency_row(const struct latency_options *options,
 	    "one_core", options->one_core, "iterations",
 	    (json_int_t)options->iterations);
 
+	json_object_set_new(row, "rate",
+	    options->rate ? json_integer((json_int_t)options->rate)
+			  : json_null());
 	json_object_set_new(row, "segment_size",
 	    json_integer(flow->plan.geometry.segment_size));
 	json_object_set_new(row, "segment_count",

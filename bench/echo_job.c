@@ -4,6 +4,8 @@
  * round trip takes one time stamp, between a response and the next request, and
  * only stores it. The histogram is made after the last trip. If requests are
  * replicated, each target is a server, and a trip ends with the last response.
+ * At a given rate, requests are due at fixed times, and a trip lasts from then
+ * on: a slow reply makes the next ones late, which counts.
  */
 #include <dfi/dfi.h>
 #include <errno.h>
@@ -25,8 +27,10 @@ struct echo_state {
 	struct dfi_source *source;
 	struct dfi_target *target;
 	uint64_t *tuple;
-	uint64_t *stamps; /* the client's; NULL for the server */
-	uint64_t trips;   /* including warm-up */
+	uint64_t *stamps;               /* the client's; NULL for the server */
+	uint64_t trips;                 /* including warm-up */
+	uint64_t interval_ns, begin_ns; /* as echo_due() says; 0: closed loop */
+	bool yields;                    /* while the client has time */
 	uint32_t size;
 	uint32_t n_servers;
 };
@@ -52,6 +56,8 @@ static int prepare_state(struct worker *worker)
 	state->size = size;
 	state->n_servers = worker->plan->n_targets;
 	state->trips = worker->plan->tuples + WARM_UP;
+	state->interval_ns = worker->plan->interval_ns;
+	state->yields = worker->plan->echo == ECHO_YIELD;
 	state->tuple = aligned_alloc(64, (size + 63) / 64 * 64);
 	if (!state->tuple)
 		return worker_fail_errno(worker, "a tuple");
@@ -105,6 +111,33 @@ static int echo_flow_prepare(struct worker *worker)
 	return ret ? worker_fail(worker, ret, "dfi_source_open") : 0;
 }
 
+/* When request i is due at a given rate, however late earlier replies were. */
+static force_inline uint64_t echo_due(
+    const struct echo_state *state, uint64_t i)
+{
+	return state->begin_ns + i * state->interval_ns;
+}
+
+/* Begin with time stamp 0. */
+static force_inline void begin_trips(struct echo_state *state)
+{
+	state->begin_ns = now_ns();
+	state->stamps[0] = state->interval_ns ? state->begin_ns : ticks();
+}
+
+/* At a given rate, wait until request i is due; a late one is sent at once. */
+static force_inline void begin_trip(struct echo_state *state, uint64_t i)
+{
+	while (state->interval_ns && now_ns() < echo_due(state, i))
+		if (state->yields)
+			sched_yield();
+}
+
+static force_inline void end_trip(struct echo_state *state, uint64_t i)
+{
+	state->stamps[i + 1] = state->interval_ns ? now_ns() : ticks();
+}
+
 /* Receive the tuple that must come next. */
 static force_inline int expect(
     struct echo_state *state, struct word_sum *sum, uint64_t key)
@@ -124,15 +157,16 @@ static force_inline int request(struct echo_state *state, struct word_sum *sum)
 	uint64_t i, n = state->trips;
 	int ret;
 
-	state->stamps[0] = ticks();
+	begin_trips(state);
 	for (i = 0; i < n; i++) {
+		begin_trip(state, i);
 		tuple_make(state->tuple, state->size, i);
 		ret = dfi_source_push(state->source, state->tuple);
 		for (server = 0; !ret && server < n_servers; server++)
 			ret = expect(state, sum, i);
 		if (ret)
 			return ret;
-		state->stamps[i + 1] = ticks();
+		end_trip(state, i);
 	}
 	return 0;
 }
@@ -164,9 +198,12 @@ static void record(struct worker *worker, uint64_t elapsed_ns)
 
 	*trips = (struct histogram){ 0 };
 	for (i = WARM_UP; i < state->trips; i++)
-		histogram_add(trips, stamps[i + 1] - stamps[i]);
-	worker->board->ticks_per_ns =
-	    (double)(stamps[state->trips] - stamps[0]) / (double)elapsed_ns;
+		histogram_add(trips,
+		    stamps[i + 1] -
+			(state->interval_ns ? echo_due(state, i) : stamps[i]));
+	worker->board->ticks_per_ns = state->interval_ns
+	    ? 1
+	    : (double)(stamps[state->trips] - stamps[0]) / (double)elapsed_ns;
 }
 
 /* On both ends: close the source, then wait for the other end's end. */
@@ -228,9 +265,11 @@ static void bounce(char *out_line, char *in_lines, uint32_t n_in,
 	uint64_t i;
 
 	for (i = 0; i < state->trips; i++) {
-		if (client)
+		if (client) {
+			begin_trip(state, i);
 			atomic_store_explicit(
 			    out, 2 * i + 1, memory_order_release);
+		}
 		for (line = 0; line < n_in; line++) {
 			in = (const _Atomic uint64_t *)(void *)(in_lines +
 			    (size_t)line * LINE_DISTANCE);
@@ -240,7 +279,7 @@ static void bounce(char *out_line, char *in_lines, uint32_t n_in,
 					sched_yield();
 		}
 		if (client)
-			state->stamps[i + 1] = ticks();
+			end_trip(state, i);
 		else
 			atomic_store_explicit(
 			    out, 2 * i + 2, memory_order_release);
@@ -265,7 +304,7 @@ static int echo_raw_run(struct worker *worker)
 	uint64_t begin = now_ns();
 
 	if (client)
-		state->stamps[0] = ticks();
+		begin_trips(state);
 	bounce(client ? there : own, client ? back : there,
 	    client ? state->n_servers : 1, state, client ? 2 : 1,
 	    plan->echo == ECHO_YIELD);

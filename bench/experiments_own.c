@@ -188,6 +188,52 @@ const struct experiment own_experiments[] = {
 		.lines = "tuple_size",
 	    },
 	},
+	{
+	    .id = "B9",
+	    .name = "request-rate",
+	    .title = "Round trips at a fixed rate of requests",
+	    .here = "10,000 to 1,000,000 requests a second of 64 B, which are "
+		    "due at fixed times; one source and one target.",
+	    .steps = {
+		{ "10 k/s", "latency --rate 10000 --iterations 2000", 6, 2 },
+		{ "100 k/s", "latency --rate 100000 --iterations 20000", 6, 2 },
+		{ "500 k/s", "latency --rate 500000 --iterations 50000", 5, 2 },
+		{ "1 M/s", "latency --rate 1000000 --iterations 100000", 5, 2 },
+	    },
+	    .claims = {
+		{ "99 of 100 requests are answered within 5 us at 100,000 a "
+		  "second",
+		    "p99", "rate=100000", NULL, 0, 5000 },
+		{ "The median at 1,000,000 a second is at most 1.5 times that "
+		  "at 10,000",
+		    "value", "rate=1000000", "rate=10000", 0, 1.5 },
+	    },
+	    .figure = {
+		.x = "rate", .x_title = "requests a second",
+		.y = "p99", .y_title = "99th percentile [ns]",
+		.lines = "experiment", .log_y = true,
+	    },
+	},
+	{
+	    .id = "B10",
+	    .name = "over-tcp",
+	    .title = "Flows over TCP beside other ways over TCP",
+	    .here = "Two processes over the loopback interface; segments, "
+		    "batches of 64 B tuples, and round trips. Ways that are not "
+		    "installed have no row.",
+	    .steps = {
+		{ "TCP", "tcp", 30, 2 },
+	    },
+	    .claims = {
+		{ "Segments of 64 KiB reach 0.7 of a bare loop of libfabric's "
+		  "writes",
+		    "ratio",
+		    "measure=segments segment_size=65536 baseline=fi_write",
+		    NULL, 0.7, 0 },
+		{ "Batches are faster than one send() for each tuple", "ratio",
+		    "measure=batches baseline=send", NULL, 1, 0 },
+	    },
+	},
 };
 
 const uint32_t n_own_experiments = sizeof(own_experiments) /

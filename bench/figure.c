@@ -74,7 +74,9 @@ static void member_label(
 	}
 	number_label(
 	    member, json_integer_value(value), true, number, sizeof(number));
-	if (strstr(member, "size"))
+	if (strcmp(member, "segment_size") == 0)
+		snprintf(text, size, "segments of %s", number);
+	else if (strstr(member, "size"))
 		snprintf(text, size, "%s", number);
 	else
 		snprintf(text, size, "%s %s", number,

@@ -218,6 +218,10 @@ static error_t parse_latency(int key, char *arg, struct argp_state *state)
 	case KEY_HISTOGRAM:
 		options->histogram = arg;
 		return 0;
+	case KEY_RATE:
+		options->rate = (uint64_t)parse_number(
+		    state, "rate", arg, 1, 10000000);
+		return 0;
 	case KEY_ONE_CORE:
 		options->one_core = true;
 		return 0;
@@ -236,6 +240,12 @@ void latency_options_parse(
 		{ "iterations", KEY_ITERATIONS, "N", 0,
 		    "Round trips of a round, 1 to 100000000 (default 200000; "
 		    "10000 with --one-core)",
+		    0 },
+		{ "rate", KEY_RATE, "N", 0,
+		    "Requests a second, 1 to 10000000. They are due at fixed "
+		    "times, and a round trip lasts from then on, so a slow "
+		    "reply delays the next ones (default: each request as soon "
+		    "as the reply before has come)",
 		    0 },
 		{ "histogram", KEY_HISTOGRAM, "FILE", 0,
 		    "Write all round trips of all rounds to a file of "
@@ -260,6 +270,9 @@ void latency_options_parse(
 	default_tuple_sizes(&options->common, small_size, 1);
 	if (!options->iterations)
 		options->iterations = options->one_core ? 10000 : 200000;
+	if (options->rate)
+		options->common.timeout_s += (uint32_t)(options->iterations /
+		    options->rate);
 }
 
 static error_t parse_idle(int key, char *arg, struct argp_state *state)

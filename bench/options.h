@@ -112,6 +112,7 @@ struct combine_options {
 struct latency_options {
 	struct common_options common;
 	uint64_t iterations;
+	uint64_t rate; /* requests a second; 0: as fast as replies come */
 	const char *histogram; /* the name of a file, or NULL */
 	bool one_core;
 };

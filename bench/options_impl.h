@@ -53,6 +53,7 @@ enum key {
 	KEY_OUT,
 	KEY_AGAIN,
 	KEY_HISTOGRAM,
+	KEY_RATE,
 	KEY_MEASURE,
 };
 

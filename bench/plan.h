@@ -87,8 +87,10 @@ struct plan {
 	uint64_t tuples; /* of each source; of an echo, round trips; or numbers
 			    taken */
 	uint64_t idle_ns;
-	uint32_t how;                 /* enum how */
-	uint32_t rival;               /* enum rival_kind */
+	uint64_t
+	    interval_ns; /* of an echo's requests; 0: one after the other */
+	uint32_t how;    /* enum how */
+	uint32_t rival;  /* enum rival_kind */
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
 	char flow[PLAN_NAME_SIZE];    /* or the sequencer's name */
 	char back[PLAN_NAME_SIZE];    /* the flow of the responses */

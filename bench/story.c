@@ -226,8 +226,8 @@ static void write_claims(struct page *page, const json_t *result)
  * The members that may tell the rows of an experiment apart. The last ones are
  * left out if the series do that.
  */
-static const char *const what[] = { "series", "step", "how", "api", "mode",
-	"source_combining", "tuple_size", "nodes", "threads", "clients",
+static const char *const what[] = { "series", "measure", "step", "how", "api",
+	"mode", "source_combining", "tuple_size", "nodes", "threads", "clients",
 	"sources", "targets", "wait" };
 
 #define N_WHAT (sizeof(what) / sizeof(what[0]))
@@ -258,7 +258,9 @@ static void write_row(struct page *page, const json_t *row, const char *members)
 	page_cell(page, text_of(row, "unit"));
 	page_number(page, number_of(row, "baseline_value"), "%.4g");
 	page_number(page, number_of(row, "ratio"), "%.3g");
-	page_cell(page, text_of(row, "baseline"));
+	snprintf(text, sizeof(text), "%s %s", text_of(row, "baseline"),
+	    text_of(row, "rival_version"));
+	page_cell(page, text);
 	snprintf(text, sizeof(text), "%.4g, %.4g", number_of(row, "min"),
 	    number_of(row, "max"));
 	page_cell(page, text);
@@ -278,6 +280,10 @@ static void write_rows(struct page *page, const json_t *rows)
 			snprintf(members + strlen(members),
 			    sizeof(members) - strlen(members), "%s%s",
 			    *members ? " " : "", what[i]);
+	/* Elsewhere it only follows from the tuple size. */
+	if (varies(rows, "measure"))
+		snprintf(members + strlen(members),
+		    sizeof(members) - strlen(members), " segment_size");
 	page_part(page, "All rows");
 	page_table(page, headings);
 	json_array_foreach(rows, i, row) write_row(page, row, members);
