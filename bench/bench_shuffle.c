@@ -68,6 +68,7 @@ static bool make_flow_side(struct trial *trial)
 			.job = JOB_FLOW,
 			.api = trial->api,
 			.routing = flow_routing(trial),
+			.paired = options->n_pairs > 0,
 			.wait = common->wait,
 			.n_sources = options->n_sources,
 			.n_targets = options->n_targets,
@@ -110,10 +111,10 @@ static void make_baseline_side(struct trial *trial)
 	if (options->raw_geometry.segment_size)
 		plan->geometry = options->raw_geometry;
 	plan->copies = options->raw_copies;
-	trial->baseline = options->raw_copies                  ? "raw-copied"
-	    : trial->api == API_BATCH                          ? "raw-partition"
-	    : trial->api == API_PUSH && options->n_targets > 1 ? "raw-routed"
-							       : "raw";
+	trial->baseline = options->raw_copies                ? "raw-copied"
+	    : trial->api == API_BATCH                        ? "raw-partition"
+	    : trial->api == API_PUSH && plan_lanes(plan) > 1 ? "raw-routed"
+							     : "raw";
 }
 
 static bool measure(struct trial *trial)
@@ -160,6 +161,7 @@ static json_t *trial_row(const struct trial *trial)
 	    "procs", (int)options->common.procs, "routing",
 	    routing_name(plan->routing));
 
+	json_object_set_new(row, "paired", json_boolean(plan->paired));
 	json_object_set_new(
 	    row, "wait", json_string(wait_name(options->common.wait)));
 	json_object_set_new(

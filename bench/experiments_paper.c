@@ -317,19 +317,19 @@ const struct experiment paper_experiments[] = {
 	    .paper = "A flow gets faster with more threads. MPI with several "
 		     "threads in a process gets slower, as they share a lock; "
 		     "MPI with several processes gets faster.",
-	    .here = "N sources and N targets, a processor for each, push only; "
-		    "beside one source and one target.",
+	    .here = "N sources with a target each, a processor for each, push "
+		    "only; beside one source and one target.",
 	    .steps = {
 		{ "2 threads",
-		    "shuffle --sources 2 --targets 2 --procs 2 --vs-one-to-one "
+		    "shuffle --pairs 2 --procs 2 --vs-one-to-one "
 		    "--api push --tuple-size 16,64,1K",
 		    7, 4 },
 		{ "4 threads",
-		    "shuffle --sources 4 --targets 4 --procs 2 --vs-one-to-one "
+		    "shuffle --pairs 4 --procs 2 --vs-one-to-one "
 		    "--api push --tuple-size 16,64,1K",
 		    7, 8 },
 		{ "8 threads",
-		    "shuffle --sources 8 --targets 8 --procs 2 --vs-one-to-one "
+		    "shuffle --pairs 8 --procs 2 --vs-one-to-one "
 		    "--api push --tuple-size 16,64,1K",
 		    8, 16 },
 	    },

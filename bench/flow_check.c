@@ -38,7 +38,7 @@ static bool routed_by_content(const struct plan *plan)
 
 static bool routed_to(const struct plan *plan, uint64_t key, uint32_t target)
 {
-	return plan->replicates ||
+	return plan->replicates || plan->paired ||
 	    dfi_hash_partition(dfi_hash64(key), plan->n_targets) == target;
 }
 
@@ -66,6 +66,8 @@ bool flow_check(struct receiver *receiver, uint32_t index, const char *tuple)
 
 	if (source >= plan->n_sources ||
 	    !tuple_is_whole(tuple, plan->tuple_size))
+		return false;
+	if (plan->paired && source != receiver_target(receiver, index))
 		return false;
 	sequence = source_sequence(plan, source);
 	next = &receiver->next[index * plan->n_sources + source];

@@ -22,23 +22,26 @@ static force_inline int send_push(
 	return 0;
 }
 
-/* DFI_ROUTE_DIRECT: each tuple to the next target. */
+/* DFI_ROUTE_DIRECT: each tuple to the next target, or all to the pair's. */
 static force_inline int send_push_to(
     struct sender *sender, uint64_t *tuple, size_t tuple_size)
 {
 	struct dfi_source *source = sender->source;
 	uint64_t key = sender->first_word;
 	uint64_t n = sender->plan->tuples;
-	uint32_t target = 0, n_targets = sender->plan->n_targets;
+	uint32_t source_number = word_source(key);
+	uint32_t lane = 0, n_lanes = plan_lanes(sender->plan);
 	int ret;
 
 	for (; n > 0; n--, key += tuple_size / 8) {
 		tuple_make(tuple, tuple_size, key);
-		ret = dfi_source_push_to(source, target, tuple);
+		ret = dfi_source_push_to(source,
+		    plan_named_target(sender->plan, source_number, lane),
+		    tuple);
 		if (ret < 0)
 			return ret;
-		if (++target == n_targets)
-			target = 0;
+		if (++lane == n_lanes)
+			lane = 0;
 	}
 	return 0;
 }
@@ -50,7 +53,7 @@ static force_inline int send_cursor(
 	const struct plan *plan = sender->plan;
 	uint64_t key = sender->first_word, left = plan->tuples, run = left, n;
 	struct dfi_source_cursor cursor;
-	uint32_t target = 0;
+	uint32_t source = word_source(key), target = 0;
 	int ret;
 
 	if (plan_lanes(plan) > 1)
@@ -59,7 +62,7 @@ static force_inline int send_cursor(
 		n = left < run ? left : run;
 		left -= n;
 		cursor = dfi_source_cursor_open(sender->source,
-		    plan_named_target(plan, target), tuple_size);
+		    plan_named_target(plan, source, target), tuple_size);
 		for (; n > 0; n--, key += tuple_size / 8) {
 			tuple_make(tuple, tuple_size, key);
 			if (dfi_source_cursor_push(&cursor, tuple, tuple_size))
@@ -78,14 +81,15 @@ static force_inline int send_claim(struct sender *sender, size_t tuple_size)
 {
 	struct pattern pattern = pattern_from(sender->first_word);
 	uint64_t left = sender->plan->tuples;
-	uint32_t target = 0, n_lanes = plan_lanes(sender->plan), n, i;
+	uint32_t source = word_source(sender->first_word), target = 0;
+	uint32_t n_lanes = plan_lanes(sender->plan), n, i;
 	struct dfi_span span;
 	char *next;
 	int ret;
 
 	while (left > 0) {
 		ret = dfi_source_claim(sender->source,
-		    plan_named_target(sender->plan, target), &span);
+		    plan_named_target(sender->plan, source, target), &span);
 		if (ret < 0)
 			return ret;
 		n = left < span.count ? (uint32_t)left : span.count;

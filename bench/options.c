@@ -5,6 +5,8 @@
  */
 #include "options.h"
 
+#include <string.h>
+
 #include "options_impl.h"
 #include "../common/usage.h"
 #include "values.h"
@@ -49,11 +51,38 @@ void raw_options_parse(int argc, char **argv, struct raw_options *options)
 	default_tuple_sizes(&options->common, usual_sizes, 5);
 }
 
+/* Each source of --pairs has a target and a thread for itself. */
+static void check_pairs(
+    const struct argp_state *state, struct shuffle_options *options)
+{
+	static const uint32_t apis[] = { API_PUSH, API_CURSOR, API_CLAIM };
+	uint32_t i;
+
+	if (options->n_sources > 1 || options->n_targets > 1 ||
+	    options->n_target_threads)
+		usage_error(state,
+		    "--pairs: without --sources, --targets and "
+		    "--target-threads");
+	options->n_sources = options->n_targets = options->n_pairs;
+	options->routing = DFI_ROUTE_DIRECT;
+	if (options->n_apis == N_APIS) {
+		memcpy(options->apis, apis, sizeof(apis));
+		options->n_apis = 3;
+	}
+	for (i = 0; i < options->n_apis; i++)
+		if (options->apis[i] == API_BATCH)
+			usage_error(state,
+			    "--pairs: not with --api batch, which routes by "
+			    "the key");
+}
+
 static void check_shuffle(
     const struct argp_state *state, struct shuffle_options *options)
 {
 	uint32_t i;
 
+	if (options->n_pairs)
+		check_pairs(state, options);
 	if (!options->n_target_threads)
 		options->n_target_threads = options->n_targets;
 	if (options->n_target_threads > options->n_targets)
@@ -93,6 +122,10 @@ static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
 	case KEY_TARGETS:
 		options->n_targets = (uint32_t)parse_number(
 		    state, "targets", arg, 1, DFI_MAX_ENDPOINTS);
+		return 0;
+	case KEY_PAIRS:
+		options->n_pairs = (uint32_t)parse_number(
+		    state, "pairs", arg, 1, DFI_MAX_ENDPOINTS);
 		return 0;
 	case KEY_TARGET_THREADS:
 		options->n_target_threads = (uint32_t)parse_number(
@@ -142,6 +175,10 @@ void shuffle_options_parse(
 		    "Sources, a thread each, 1 to 4096 (default 1)", 0 },
 		{ "targets", KEY_TARGETS, "N", 0,
 		    "Targets, 1 to 4096 (default 1)", 0 },
+		{ "pairs", KEY_PAIRS, "N", 0,
+		    "Sources and targets, where each source sends to the "
+		    "target of its number only",
+		    0 },
 		{ "target-threads", KEY_TARGET_THREADS, "N", 0,
 		    "Threads that share the targets; each polls several "
 		    "(default: one for each target)",

@@ -54,6 +54,7 @@ enum key {
 	KEY_AGAIN,
 	KEY_HISTOGRAM,
 	KEY_RATE,
+	KEY_PAIRS,
 	KEY_MEASURE,
 };
 

@@ -76,6 +76,7 @@ struct plan {
 	uint32_t check;  /* verify the content of each tuple */
 	uint32_t yields; /* raw rings: yield the processor while waiting */
 	uint32_t copies; /* raw rings: make tuples outside and copy them in */
+	uint32_t paired; /* source i sends to target i only */
 	uint32_t replicates;  /* each tuple goes to all targets */
 	uint32_t replication; /* enum dfi_replication, if it replicates */
 	uint32_t ordered;     /* if it replicates */
@@ -124,17 +125,20 @@ uint64_t plan_value_sum(uint32_t tuple_size, uint64_t first_word, uint64_t n);
 
 /*
  * The number of lanes that a source alternates between: its targets, or one
- * lane for all of them.
+ * lane for the only one or for all of them.
  */
 static inline uint32_t plan_lanes(const struct plan *plan)
 {
-	return plan->replicates ? 1 : plan->n_targets;
+	return plan->replicates || plan->paired ? 1 : plan->n_targets;
 }
 
-/* The target number that calls take for a lane. */
-static inline uint32_t plan_named_target(const struct plan *plan, uint32_t lane)
+/* The target number that a source's calls take for a lane. */
+static inline uint32_t plan_named_target(
+    const struct plan *plan, uint32_t source, uint32_t lane)
 {
-	return plan->replicates ? DFI_ALL_TARGETS : lane;
+	return plan->replicates ? DFI_ALL_TARGETS
+	    : plan->paired      ? source
+				: lane;
 }
 
 /* The number of targets that get a tuple. */

@@ -89,9 +89,11 @@ static int prepare_intake(struct worker *worker, struct raw_state *state)
 		return worker_fail_errno(worker, "readers");
 	for (target = worker->seat->number; target < plan->n_targets;
 	     target += plan->n_target_threads) {
-		lane = plan->replicates ? 0 : target;
+		lane = plan_lanes(plan) == 1 ? 0 : target;
 		number = plan->replicates ? target : 0;
 		for (source = 0; source < plan->n_sources; source++) {
+			if (plan->paired && source != target)
+				continue;
 			headers = ring_at(worker, source, lane);
 			touch((char *)headers,
 			    raw_ring_size(&plan->geometry, n_readers));

@@ -56,6 +56,12 @@ for duration in 50ms 0.05s 0.05 50000us; do
 	runs idle --duration $duration --json
 	grep -q '"seconds": 0.05,' out || fail "-D $duration: $(cat out)"
 done
+# Each source has a target of its own; --verify finds tuples at another one.
+runs shuffle --pairs 3 --tuple-size 16,77 --bytes 96K --repeat 1 --verify --json
+[ "$(grep -c '"verified": true' out)" = 6 ] || fail "pairs are not verified: $(cat out)"
+[ "$(grep -c '"paired": true' out)" = 6 ] || fail "pairs are not named: $(cat out)"
+refused 'not with --api batch' shuffle --pairs 2 --api batch
+refused 'without --sources' shuffle --pairs 2 --sources 2
 refused "--duration '5 s': not a time" idle -D '5 s'
 refused "--duration '2h': not a time" idle -D 2h
 refused "--seconds '-1': not a time" idle --seconds=-1

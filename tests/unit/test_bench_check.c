@@ -72,6 +72,18 @@ Test(flow_check, refuses_a_repeated_tuple)
 	cr_assert_not(accepts(0, 0));
 }
 
+Test(flow_check, accepts_only_the_source_of_its_pair)
+{
+	plan.n_targets = plan.n_target_threads = SOURCES;
+	plan.routing = DFI_ROUTE_DIRECT;
+	plan.paired = 1;
+	receiver.thread = 1;
+	cr_assert(accepts(1, 0));
+	cr_assert(accepts(1, 1));
+	cr_assert_not(accepts(0, 0));
+	cr_assert_not(accepts(1, 3));
+}
+
 Test(flow_check, refuses_a_source_that_does_not_exist)
 {
 	cr_assert_not(accepts(SOURCES, 0));
