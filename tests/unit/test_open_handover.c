@@ -95,8 +95,8 @@ static unsigned leave(enum open_role role, uint32_t seat, uint64_t rest)
 	for (i = 0; i < 3; i++)
 		dfi__open_seats_delete(&all[i].seats, role, seat, &events);
 	for (i = 1; role == OPEN_SOURCE && i < 3; i++)
-		dfi__open_target_gone(
-		    &all[i].target, &all[i].pairs[seat], i == 1 ? rest : 0);
+		dfi__open_target_gone(&all[i].target, &all[i].pairs[seat],
+		    OPEN_LOST, i == 1 ? rest : 0);
 	return learn();
 }
 

@@ -87,7 +87,7 @@ Test(open_watermark, k2_a_seat_counts_until_its_last_incarnation_is_over)
 	cr_assert_eq(mark.value, 5);
 }
 
-Test(open_watermark, k3_an_idle_source_is_late_until_its_next_mark)
+Test(open_watermark, k3_an_idle_source_is_late_until_a_mark_at_the_watermark)
 {
 	begin(false, false, 10);
 	dfi__open_watermark_mark(&mark, 0, 5, 1);
@@ -97,16 +97,17 @@ Test(open_watermark, k3_an_idle_source_is_late_until_its_next_mark)
 	cr_assert(dfi__open_watermark_quiet(&mark, 1, 11));
 	cr_assert_eq(mark.value, 5);
 	cr_assert(open_watermark_is_late(&mark, 1));
-	open_watermark_took(&mark, 0, 12);
+	open_watermark_took(&mark, 0, 5, 12);
 	cr_assert_not(dfi__open_watermark_quiet(&mark, 0, 21));
 	/* Its mark is below the watermark, which does not fall. */
 	cr_assert_not(dfi__open_watermark_mark(&mark, 1, 3, 30));
 	cr_assert_eq(mark.value, 5);
-	cr_assert_not(open_watermark_is_late(&mark, 1));
+	cr_assert(open_watermark_is_late(&mark, 1));
 	dfi__open_watermark_mark(&mark, 0, 8, 30);
 	cr_assert_eq(mark.value, 5);
 	cr_assert(dfi__open_watermark_mark(&mark, 1, 7, 30));
 	cr_assert_eq(mark.value, 7);
+	cr_assert_not(open_watermark_is_late(&mark, 1));
 }
 
 Test(open_watermark, k3_without_a_time_nobody_is_idle)
@@ -119,14 +120,33 @@ Test(open_watermark, k4_nothing_behind_a_mark_is_taken_before_the_watermark)
 {
 	begin(true, false, 0);
 	dfi__open_watermark_mark(&mark, 0, 5, 1);
-	cr_assert_not(open_watermark_may_take(&mark, 0));
-	cr_assert(open_watermark_may_take(&mark, 1));
+	cr_assert_not(open_watermark_may_take(&mark, 5));
+	cr_assert(open_watermark_may_take(&mark, 0));
 	dfi__open_watermark_mark(&mark, 1, 4, 1);
-	cr_assert_not(open_watermark_may_take(&mark, 0));
-	cr_assert(open_watermark_may_take(&mark, 1));
+	cr_assert_not(open_watermark_may_take(&mark, 5));
+	cr_assert(open_watermark_may_take(&mark, 4));
 	/* News of others raise it as well. */
 	cr_assert(dfi__open_watermark_lost(&mark, 1));
-	cr_assert(open_watermark_may_take(&mark, 0));
+	cr_assert(open_watermark_may_take(&mark, 5));
+	cr_assert(open_watermark_is_barrier(&mark));
+}
+
+/* Or two targets that hand over might wait for each other. */
+Test(open_watermark,
+    k4_while_partitions_move_nobody_waits_and_no_mark_is_a_barrier)
+{
+	begin(true, false, 0);
+	dfi__open_watermark_mark(&mark, 0, 5, 1);
+	dfi__open_watermark_suspend(&mark, true);
+	cr_assert(open_watermark_may_take(&mark, 5));
+	open_watermark_took(&mark, 0, 5, 2);
+	dfi__open_watermark_mark(&mark, 0, 7, 2);
+	dfi__open_watermark_suspend(&mark, false);
+	cr_assert_not(open_watermark_may_take(&mark, 7));
+	cr_assert(dfi__open_watermark_mark(&mark, 1, 5, 2));
+	cr_assert_not(open_watermark_is_barrier(&mark));
+	cr_assert(dfi__open_watermark_mark(&mark, 1, 7, 2));
+	cr_assert(open_watermark_is_barrier(&mark));
 }
 
 Test(open_watermark, k5_a_mark_that_is_not_above_the_last_is_dropped)

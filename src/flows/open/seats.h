@@ -19,10 +19,10 @@ enum open_role {
 /* What the key of a seat says about its holder. */
 struct open_holder {
 	uint64_t incarnation; /* not 0 */
+	bool done; /* a source that has ended; a target that has received all */
 	/* Of targets only: */
 	uint64_t store_epoch; /* the highest that its store knows */
 	bool leaving;         /* it takes no more partitions */
-	bool done;            /* it leaves, and has received all */
 };
 
 struct open_seat {
@@ -45,7 +45,7 @@ struct open_seats {
 enum open_event_type {
 	OPEN_JOINED = 1, /* seat has a new holder */
 	OPEN_CHANGED,    /* its holder leaves, or its store knows more */
-	OPEN_ENDED,      /* a target is gone that had said that it is done */
+	OPEN_ENDED,      /* a holder is gone that had said that it is done */
 	OPEN_LOST,       /* any other holder is gone */
 	/*
 	 * The watch has shown the own key: all that came before is known, and

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "flows/open/bugs.h"
 #include "flows/open/table.h"
 
 size_t dfi__open_table_size(uint32_t n_partitions, uint32_t n_targets)
@@ -115,7 +116,7 @@ static uint64_t next_epoch(
 	for (t = 0; t < seats->n[OPEN_TARGET]; t++)
 		epoch = max_u64(
 		    epoch, seats->seats[OPEN_TARGET][t].holder.store_epoch);
-	return epoch + 1;
+	return OPEN_BUG(SAME_EPOCH) ? 1 : epoch + 1;
 }
 
 bool dfi__open_table_follow(const struct open_table *last,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "flows/open/bugs.h"
 #include "flows/open/table.h"
 
 size_t dfi__open_tables_size(uint32_t n_partitions, uint32_t n_targets)
@@ -139,7 +140,7 @@ bool dfi__open_tables_propose(
 
 	if (!seats->begun || seats->evicted ||
 	    tables->proposed > newest->number ||
-	    !dfi__open_is_settled(tables, seats) ||
+	    (!dfi__open_is_settled(tables, seats) && !OPEN_BUG(UNSETTLED)) ||
 	    !dfi__open_table_follow(newest, seats,
 		tables->has_assigned ? tables->assigned : NULL, tables->scratch,
 		&tables->next))

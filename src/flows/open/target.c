@@ -55,29 +55,35 @@ void dfi__open_target_join(
 	target->pairs[source] = pair;
 }
 
-void dfi__open_target_gone(
-    struct open_target *target, struct open_pair *pair, uint64_t segments)
+static void end(struct open_target *target, struct open_pair *pair,
+    enum open_pair_state state)
+{
+	target->n_rests -= pair->state == OPEN_PAIR_REST;
+	target->n_rests += state == OPEN_PAIR_REST;
+	pair->state = state;
+}
+
+static enum open_pair_state end_of(const struct open_pair *pair)
+{
+	return pair->done ? OPEN_PAIR_ENDED : OPEN_PAIR_LOST;
+}
+
+void dfi__open_target_gone(struct open_target *target, struct open_pair *pair,
+    enum open_event_type why, uint64_t segments)
 {
 	if (target->pairs[pair->source] == pair)
 		target->pairs[pair->source] = NULL;
 	if (pair->state != OPEN_PAIR_ATTACHED)
 		return;
 	pair->rest = segments;
-	pair->state = segments ? OPEN_PAIR_REST : OPEN_PAIR_LOST;
-	target->n_rests += segments > 0;
-}
-
-static void end(struct open_target *target, struct open_pair *pair,
-    enum open_pair_state state)
-{
-	target->n_rests -= pair->state == OPEN_PAIR_REST;
-	pair->state = state;
+	pair->done = why == OPEN_ENDED;
+	end(target, pair, segments ? OPEN_PAIR_REST : end_of(pair));
 }
 
 void dfi__open_target_took(struct open_target *target, struct open_pair *pair)
 {
 	if (pair->state == OPEN_PAIR_REST && --pair->rest == 0)
-		end(target, pair, OPEN_PAIR_LOST);
+		end(target, pair, end_of(pair));
 }
 
 void dfi__open_target_marked(struct open_pair *pair, uint64_t table)

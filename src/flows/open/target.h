@@ -16,8 +16,8 @@
 enum open_pair_state {
 	OPEN_PAIR_ATTACHED = 0,
 	OPEN_PAIR_REST,  /* its source is gone, and its ring is not empty */
-	OPEN_PAIR_ENDED, /* its end mark was taken */
-	OPEN_PAIR_LOST,  /* its source is gone without, and the ring is empty */
+	OPEN_PAIR_ENDED, /* all was taken of a source that has ended */
+	OPEN_PAIR_LOST,  /* the same of one that was lost */
 };
 
 /* A source of one incarnation, to a target. In memory of the caller. */
@@ -26,7 +26,9 @@ struct open_pair {
 	uint32_t source;
 	uint64_t incarnation, revision;
 	uint64_t marked; /* the newest table of which a mark was taken */
+	uint64_t behind; /* the application's last mark that was taken, or 0 */
 	uint64_t rest;   /* segments that have arrived and were not taken */
+	bool done;       /* the source had said that it has ended */
 };
 
 enum open_partition_state {
@@ -64,12 +66,13 @@ void dfi__open_target_join(
     struct open_target *target, struct open_pair *pair, uint32_t source);
 
 /*
- * The pair's source is gone. segments: how many have arrived in its ring and
- * were not taken. They are taken, and no more, whatever arrives later. Once
- * state is not OPEN_PAIR_REST, the caller may unmake the pair.
+ * The pair's source is gone (OPEN_ENDED or OPEN_LOST). segments: how many have
+ * arrived in its ring and were not taken. They are taken, and no more, whatever
+ * arrives later. Once state is not OPEN_PAIR_REST, the caller may unmake the
+ * pair.
  */
-void dfi__open_target_gone(
-    struct open_target *target, struct open_pair *pair, uint64_t segments);
+void dfi__open_target_gone(struct open_target *target, struct open_pair *pair,
+    enum open_event_type why, uint64_t segments);
 
 /* A segment of the pair was taken: all its tuples were lent. */
 void dfi__open_target_took(struct open_target *target, struct open_pair *pair);

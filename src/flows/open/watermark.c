@@ -58,8 +58,10 @@ bool dfi__open_watermark_join(
 	marker->n_pairs++;
 	if (marker->state == OPEN_MARKER_IDLE)
 		return false; /* it has returned, and is late until its mark */
-	if (marker->state == OPEN_MARKER_ABSENT)
+	if (marker->state == OPEN_MARKER_ABSENT) {
 		marker->value = OPEN_BUG(JOIN_AT_0) ? 0 : watermark->value;
+		marker->late = false;
+	}
 	return set_state(watermark, source, OPEN_MARKER_COUNTS);
 }
 
@@ -73,6 +75,8 @@ bool dfi__open_watermark_mark(struct open_watermark *watermark, uint32_t source,
 	    (counts(marker) && value <= marker->value))
 		return false; /* K5 */
 	/* That of an idle source may be below the watermark. */
+	if (value >= watermark->value)
+		marker->late = false;
 	marker->value = OPEN_BUG(IDLE_MARK) ? value
 					    : max_u64(value, watermark->value);
 	return set_state(watermark, source, OPEN_MARKER_COUNTS);
@@ -110,5 +114,11 @@ bool dfi__open_watermark_quiet(
 	if (!watermark->idle_ns || !marker->n_pairs || !counts(marker) ||
 	    now - marker->quiet_since < watermark->idle_ns)
 		return false;
+	marker->late = true;
 	return set_state(watermark, source, OPEN_MARKER_IDLE);
+}
+
+void dfi__open_watermark_suspend(struct open_watermark *watermark, bool moving)
+{
+	watermark->suspended = moving && !OPEN_BUG(NO_SUSPEND);
 }

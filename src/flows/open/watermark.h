@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "flows/open/bugs.h"
+
 enum open_marker_state {
 	OPEN_MARKER_ABSENT = 0,
 	OPEN_MARKER_COUNTS,
@@ -19,7 +21,9 @@ enum open_marker_state {
 struct open_marker {
 	uint8_t state;    /* enum open_marker_state */
 	uint32_t n_pairs; /* incarnations that have joined, and are not over */
+	bool late; /* it was idle, and its marks are below the watermark */
 	uint64_t value;
+	uint64_t behind;     /* the last mark in the ring that is read; or 0 */
 	int64_t quiet_since; /* ns; when something came last */
 };
 
@@ -28,7 +32,12 @@ struct open_watermark {
 	uint32_t n;
 	uint32_t n_counting;
 	uint64_t value;
-	bool align;
+	/*
+	 * Up to this value, a mark is no barrier: something behind it was taken
+	 * before it, as alignment was suspended.
+	 */
+	uint64_t unaligned;
+	bool align, suspended;
 	/* Who is lost may return: until then it counts with its last value. */
 	bool replay;
 	int64_t idle_ns; /* 0: nobody is idle */
@@ -65,26 +74,46 @@ bool dfi__open_watermark_given_up(
 bool dfi__open_watermark_quiet(
     struct open_watermark *watermark, uint32_t source, int64_t now);
 
-/* Something of a source was taken at this time. */
-static inline void open_watermark_took(
-    struct open_watermark *watermark, uint32_t source, int64_t now)
+/*
+ * Partitions move, or do not any more: meanwhile nobody waits for marks of
+ * others, as what a target takes may wait for what another has to release (K4).
+ */
+void dfi__open_watermark_suspend(struct open_watermark *watermark, bool moving);
+
+/*
+ * Whether what comes next in a ring may be taken (K4). behind: the last mark
+ * that was taken from it, or 0. A source that returns has a ring without marks:
+ * what it sends again is in front of marks that it gave before.
+ */
+static inline bool open_watermark_may_take(
+    const struct open_watermark *watermark, uint64_t behind)
+{
+	return !watermark->align || watermark->suspended ||
+	    behind <= watermark->value || OPEN_BUG(NO_ALIGN);
+}
+
+/* It is taken, at this time. */
+static inline void open_watermark_took(struct open_watermark *watermark,
+    uint32_t source, uint64_t behind, int64_t now)
 {
 	watermark->markers[source].quiet_since = now;
+	if (watermark->suspended && behind > watermark->value &&
+	    behind > watermark->unaligned)
+		watermark->unaligned = behind;
 }
 
 /* Whether tuples of a source are flagged late (K3). */
 static inline bool open_watermark_is_late(
     const struct open_watermark *watermark, uint32_t source)
 {
-	return watermark->markers[source].state == OPEN_MARKER_IDLE;
+	return watermark->markers[source].late;
 }
 
-/* Whether what comes next from a source may be taken (K4). */
-static inline bool open_watermark_may_take(
-    const struct open_watermark *watermark, uint32_t source)
+/* Whether the watermark is a barrier at this target (K4). */
+static inline bool open_watermark_is_barrier(
+    const struct open_watermark *watermark)
 {
-	return !watermark->align ||
-	    watermark->markers[source].value <= watermark->value;
+	return watermark->value > watermark->unaligned;
 }
 
 #endif
