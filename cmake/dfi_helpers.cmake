@@ -257,6 +257,9 @@ function(dfi_test_executable kind name)
 	elseif(kind MATCHES "^(consensus|linearizability)$")
 		target_include_directories(${target} PRIVATE
 			${PROJECT_SOURCE_DIR})
+	elseif(kind STREQUAL "open")
+		target_include_directories(${target} PRIVATE
+			${PROJECT_SOURCE_DIR}/src)
 	else()
 		target_link_libraries(${target} PRIVATE dfi Threads::Threads)
 	endif()

@@ -77,6 +77,9 @@ allowed() # FILE INCLUDED
 		[[ $included == examples/consensus/* ||
 			$included == tests/consensus/* ||
 			$included == tests/linearizability/* ]] ;;
+	tests/open/*)
+		[[ $included == src/flows/open/* ||
+			$included == tests/open/* ]] ;;
 	tests/proc/*)
 		[[ $included == tests/proc/* ||
 			$included == tests/chaos/lateness.h ]] ;;

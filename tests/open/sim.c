@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run: the plan, what happens when, faults, and the verdict. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+unsigned dfi__open_bugs;
+
+void sim_fail(struct sim *sim, const char *format, ...)
+{
+	va_list list;
+
+	if (sim->failed)
+		return;
+	sim->failed = true;
+	va_start(list, format);
+	vsnprintf(sim->failure, sizeof(sim->failure), format, list);
+	va_end(list);
+}
+
+void sim_trace(struct sim *sim, const char *format, ...)
+{
+	va_list list;
+
+	if (!sim->trace)
+		return;
+	printf("%8llu ", (unsigned long long)sim->now);
+	va_start(list, format);
+	vprintf(format, list);
+	va_end(list);
+	putchar('\n');
+}
+
+/* splitmix64 (Steele, Lea and Flood). */
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+uint64_t sim_below(struct sim *sim, uint64_t n)
+{
+	sim->random += UINT64_C(0x9e3779b97f4a7c15);
+	return n ? (mix(sim->random) >> 11) % n : 0;
+}
+
+bool sim_chance(struct sim *sim, unsigned percent)
+{
+	return sim_below(sim, 100) < percent;
+}
+
+/* A function of the input alone, as that of a tuple's key. */
+uint32_t sim_partition(
+    const struct sim *sim, uint32_t source, uint64_t position)
+{
+	return (uint32_t)(mix(sim->seed * 1000003 + source * 1009 + position) %
+	    sim->plan.n_keys);
+}
+
+static uint64_t from_to(struct sim *sim, uint64_t least, uint64_t most)
+{
+	return least + sim_below(sim, most - least + 1);
+}
+
+static void make_plan(struct sim *sim)
+{
+	struct sim_plan *plan = &sim->plan;
+
+	memset(plan, 0, sizeof(*plan));
+	plan->n_sources = (unsigned)from_to(sim, 1, SIM_SOURCES);
+	plan->n_targets = (unsigned)from_to(sim, 2, SIM_TARGETS);
+	plan->n_input = (unsigned)from_to(sim, 10, SIM_INPUT);
+	plan->mark_every = (unsigned)from_to(sim, 2, 9);
+	plan->room = (unsigned)from_to(sim, 3, SIM_SLOTS);
+	plan->hold = (unsigned)from_to(sim, 1, 8);
+	plan->n_keys = (unsigned)from_to(sim, 1, SIM_PARTITIONS);
+	plan->store = sim_chance(sim, 50) ? 100 : (unsigned)from_to(sim, 1, 30);
+	plan->replay = sim_chance(sim, 75);
+	plan->align = sim_chance(sim, 30);
+	plan->lag = from_to(sim, 5, 100);
+	plan->step = from_to(sim, 5, 50);
+	plan->idle = sim_chance(sim, 40) ? from_to(sim, 100, 1000) : 0;
+	plan->fault_pause = from_to(sim, 50, 1000);
+	plan->calm_at = from_to(sim, 1000, 20000);
+	plan->deadline = plan->calm_at + 200000;
+}
+
+/* ---- Faults -------------------------------------------------------------- */
+
+static struct sim_end *any_end(struct sim *sim, enum open_role role)
+{
+	unsigned i, n = 0;
+	uint64_t chosen;
+
+	for (i = 0; i < sim->n_ends; i++)
+		n += sim->ends[i]->role == role &&
+		    sim->ends[i]->life != SIM_OVER && sim->ends[i]->created;
+	chosen = sim_below(sim, n);
+	for (i = 0; n && i < sim->n_ends; i++)
+		if (sim->ends[i]->role == role &&
+		    sim->ends[i]->life != SIM_OVER && sim->ends[i]->created &&
+		    chosen-- == 0)
+			return sim->ends[i];
+	return NULL;
+}
+
+/* Nobody is in the seat, nor on the way there. */
+static bool is_free(struct sim *sim, enum open_role role, uint32_t seat)
+{
+	struct open_key key = sim_seat_key(role, seat);
+	unsigned i;
+
+	for (i = 0; i < sim->n_ends; i++)
+		if (sim->ends[i]->role == role && sim->ends[i]->seat == seat &&
+		    sim->ends[i]->life != SIM_OVER && !sim->ends[i]->created)
+			return false;
+	return !sim_key_is_there(sim, &key);
+}
+
+static unsigned staying_targets(struct sim *sim)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < sim->n_ends; i++)
+		n += sim->ends[i]->role == OPEN_TARGET &&
+		    sim->ends[i]->life != SIM_OVER && !sim->ends[i]->leaving &&
+		    (!sim->ends[i]->created ||
+			sim_is_attached(sim, sim->ends[i]));
+	return n;
+}
+
+static void start_source(struct sim *sim)
+{
+	uint32_t seat = (uint32_t)sim_below(sim, sim->plan.n_sources);
+
+	if (!sim->ended[seat] && is_free(sim, OPEN_SOURCE, seat))
+		sim_end_start(sim, OPEN_SOURCE, seat);
+}
+
+static void start_target(struct sim *sim)
+{
+	uint32_t seat = (uint32_t)sim_below(sim, sim->plan.n_targets);
+
+	if (is_free(sim, OPEN_TARGET, seat))
+		sim_end_start(sim, OPEN_TARGET, seat);
+}
+
+static void kill_end(struct sim *sim, struct sim_end *end)
+{
+	if (!end)
+		return;
+	if (end->role == OPEN_SOURCE)
+		sim->counts.killed_sources++;
+	else
+		sim->counts.killed_targets++;
+	sim_end_over(end, "it is killed");
+}
+
+static void stop_end(struct sim *sim, struct sim_end *end)
+{
+	if (!end || end->life != SIM_UP)
+		return;
+	sim->counts.stopped++;
+	end->life = SIM_STOPPED;
+	end->wakes_at = sim->now + from_to(sim, 10, 3000);
+	sim_trace(sim, "%s is stopped", sim_end_name(end));
+}
+
+/* M3: whoever has waited too long deletes its key; it goes on, or will. */
+static void evict(struct sim *sim, struct sim_end *end)
+{
+	struct open_key key;
+
+	if (!end || !sim_is_attached(sim, end))
+		return;
+	sim_trace(sim, "%s is evicted", sim_end_name(end));
+	sim->counts.evicted++;
+	sim_end_lose(end);
+	key = sim_seat_key(end->role, end->seat);
+	sim_delete(sim, &key);
+	/* It looks at the registry late. */
+	end->look_at += sim_below(sim, 40 * end->lag);
+}
+
+static void fault(struct sim *sim)
+{
+	enum open_role role = sim_chance(sim, 50) ? OPEN_SOURCE : OPEN_TARGET;
+	struct sim_end *end;
+
+	sim->fault_at = sim->now + from_to(sim, 1, sim->plan.fault_pause);
+	start_source(sim);
+	if (staying_targets(sim) == 0 || (!sim->calm && sim_chance(sim, 30)))
+		start_target(sim);
+	if (sim->calm || sim->n_ends > SIM_ENDS - 16)
+		return;
+	end = any_end(sim, role);
+	switch (sim_below(sim, 6)) {
+	case 0:
+		kill_end(sim, end);
+		break;
+	case 1:
+		stop_end(sim, end);
+		break;
+	case 2:
+		stop_end(sim, end);
+		evict(sim, end);
+		break;
+	case 3:
+		evict(sim, end);
+		break;
+	case 4:
+		if (end && role == OPEN_TARGET)
+			end->leaving = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static void calm_down(struct sim *sim)
+{
+	unsigned i;
+
+	sim_trace(sim, "all is calm from now on");
+	sim->calm = true;
+	for (i = 0; i < sim->n_ends; i++)
+		if (sim->ends[i]->life == SIM_STOPPED)
+			sim->ends[i]->wakes_at = sim->now;
+}
+
+/* The registry notices that a process has ended: its keys go one by one. */
+static void end_lease(struct sim *sim, struct sim_end *end)
+{
+	unsigned i, n = 0;
+	uint64_t chosen;
+
+	for (i = 0; i < sim->n_keys; i++)
+		n += sim->keys[i]->there && sim->keys[i]->owner == end->number;
+	chosen = sim_below(sim, n);
+	end->lease_at = n > 1 ? sim->now + sim_below(sim, 5) : UINT64_MAX;
+	for (i = 0; n && i < sim->n_keys; i++)
+		if (sim->keys[i]->there && sim->keys[i]->owner == end->number &&
+		    chosen-- == 0) {
+			sim_delete(sim, &sim->keys[i]->key);
+			return;
+		}
+}
+
+/* ---- The run ------------------------------------------------------------- */
+
+static uint64_t next_of(const struct sim_end *end)
+{
+	if (end->life == SIM_OVER)
+		return end->lease_at;
+	if (end->life == SIM_STOPPED)
+		return end->wakes_at;
+	return end->look_at < end->act_at ? end->look_at : end->act_at;
+}
+
+static void step_end(struct sim *sim, struct sim_end *end)
+{
+	if (end->life == SIM_OVER) {
+		if (!end->lease_at)
+			end->lease_at = sim->now + 1 +
+			    sim_below(sim, 5 * end->lag);
+		else
+			end_lease(sim, end);
+	} else if (end->life == SIM_STOPPED) {
+		end->life = SIM_UP;
+		end->act_at = sim->now;
+		end->look_at = sim->now + sim_below(sim, 20 * end->lag);
+		sim_trace(sim, "%s wakes up", sim_end_name(end));
+	} else if (end->look_at < end->act_at) {
+		sim_end_look(end);
+	} else {
+		sim_end_act(end);
+	}
+}
+
+static void step(struct sim *sim)
+{
+	struct sim_end *next = NULL;
+	uint64_t at = sim->fault_at;
+	unsigned i;
+
+	sim->counts.steps++;
+	for (i = 0; i < sim->n_ends; i++)
+		if (next_of(sim->ends[i]) < at) {
+			next = sim->ends[i];
+			at = next_of(next);
+		}
+	if (at > sim->now)
+		sim->now = at;
+	if (!sim->calm && sim->now >= sim->plan.calm_at)
+		calm_down(sim);
+	if (next)
+		step_end(sim, next);
+	else
+		fault(sim);
+}
+
+/* Whether what has been sent is consumed wherever somebody is attached. */
+static bool is_drained(struct sim *sim)
+{
+	unsigned i, j;
+
+	for (i = 0; i < sim->n_ends; i++) {
+		struct sim_end *end = sim->ends[i];
+
+		if (end->role != OPEN_TARGET || end->life == SIM_OVER)
+			continue;
+		if (end->change < sim->n_changes)
+			return false;
+		for (j = 0; j < SIM_PAIRS; j++)
+			if (end->t.pairs[j].used)
+				return false;
+	}
+	return true;
+}
+
+static bool is_done(struct sim *sim)
+{
+	unsigned s;
+
+	if (!sim->calm)
+		return false;
+	for (s = 0; s < sim->plan.n_sources; s++)
+		if (!sim->ended[s])
+			return false;
+	return is_drained(sim);
+}
+
+/* Nothing is lost. */
+static void judge(struct sim *sim)
+{
+	uint64_t position;
+	uint32_t s;
+
+	for (s = 0; s < sim->plan.n_sources; s++)
+		for (position = 1; position <= sim->plan.n_input; position++)
+			if (!sim->effects[s][position] &&
+			    (sim->plan.replay || !sim->excused[s][position]))
+				sim_fail(sim, "tuple %llu of source %u is lost",
+				    (unsigned long long)position, s);
+}
+
+static void reset(struct sim *sim)
+{
+	size_t from = offsetof(struct sim, plan);
+	struct sim_change *changes = sim->changes;
+	struct sim_counts counts = sim->counts;
+
+	memset((char *)sim + from, 0, sizeof(*sim) - from);
+	sim->counts = counts;
+	sim->changes = changes;
+	if (!changes)
+		sim->changes = malloc(SIM_CHANGES * sizeof(*changes));
+	if (!sim->changes)
+		abort();
+}
+
+int sim_run(struct sim *sim)
+{
+	unsigned i;
+
+	reset(sim);
+	sim->random = mix(sim->seed);
+	make_plan(sim);
+	sim_trace(sim,
+	    "%u sources, %u targets, %u tuples each, room %u, hold %u%s%s",
+	    sim->plan.n_sources, sim->plan.n_targets, sim->plan.n_input,
+	    sim->plan.room, sim->plan.hold, sim->plan.replay ? ", replay" : "",
+	    sim->plan.align ? ", align" : "");
+	for (i = 0; i < sim->plan.n_sources; i++)
+		sim_end_start(sim, OPEN_SOURCE, i);
+	start_target(sim);
+	while (!sim->failed && !is_done(sim)) {
+		step(sim);
+		if (sim->now > sim->plan.deadline)
+			sim_fail(sim, "there is no end");
+	}
+	if (!sim->failed)
+		judge(sim);
+	sim->counts.runs++;
+	for (i = 0; i < sim->n_ends; i++)
+		free(sim->ends[i]);
+	sim_registry_free(sim);
+	sim_rings_free(sim);
+	return sim->failed ? -1 : 0;
+}

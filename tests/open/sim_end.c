@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An endpoint: it gets a snapshot, then changes in order, and acts in between.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+const char *sim_end_name(const struct sim_end *end)
+{
+	static char name[4][32];
+	static unsigned i;
+
+	i = (i + 1) % 4;
+	snprintf(name[i], sizeof(name[i]), "%s %u (%llu)",
+	    end->role == OPEN_SOURCE ? "source" : "target", end->seat,
+	    (unsigned long long)end->incarnation);
+	return name[i];
+}
+
+void sim_end_lose(struct sim_end *end)
+{
+	if (end->role == OPEN_SOURCE)
+		sim_source_lose(end);
+	else
+		sim_target_lose(end);
+}
+
+void sim_end_over(struct sim_end *end, const char *why)
+{
+	sim_trace(end->sim, "%s is over: %s", sim_end_name(end), why);
+	sim_end_lose(end);
+	end->life = SIM_OVER;
+}
+
+static void learn(struct sim_end *end)
+{
+	if (end->role == OPEN_SOURCE)
+		sim_source_learn(end);
+	else
+		sim_target_learn(end);
+}
+
+static void see_seat(struct sim_end *end, const struct sim_change *change)
+{
+	enum open_role role = change->key.kind == OPEN_KEY_SOURCE ? OPEN_SOURCE
+								  : OPEN_TARGET;
+	uint32_t i,
+	    seat = role == OPEN_SOURCE ? change->key.source
+				       : change->key.target;
+	struct open_events events;
+
+	if (change->there)
+		dfi__open_seats_put(&end->seats, role, seat, &change->holder,
+		    change->revision, &events);
+	else
+		dfi__open_seats_delete(&end->seats, role, seat, &events);
+	for (i = 0; i < events.n; i++) {
+		if (end->seats.evicted)
+			return;
+		if (end->role == OPEN_SOURCE)
+			sim_source_event(end, &events.event[i]);
+		else
+			sim_target_event(end, &events.event[i]);
+	}
+}
+
+static void see(struct sim_end *end, const struct sim_change *change)
+{
+	struct open_hand hand = { change->hand_table, &change->released,
+		&change->taken };
+
+	switch (change->key.kind) {
+	case OPEN_KEY_SOURCE:
+	case OPEN_KEY_TARGET:
+		see_seat(end, change);
+		break;
+	case OPEN_KEY_HAND:
+		if (change->there)
+			dfi__open_tables_hand(&end->tables, &hand);
+		break;
+	case OPEN_KEY_TABLE:
+		if (change->there) {
+			change->table->table.revision = change->revision;
+			dfi__open_tables_put(
+			    &end->tables, &change->table->table);
+		} else {
+			dfi__open_tables_delete(
+			    &end->tables, change->key.number);
+		}
+		break;
+	case OPEN_KEY_PAIR:
+		if (end->role == OPEN_SOURCE && change->there)
+			sim_source_pair(end, change);
+		break;
+	case OPEN_KEY_ASSIGN:
+		break;
+	}
+	if (end->seats.evicted)
+		sim_end_over(end, "it is evicted");
+	else
+		learn(end);
+}
+
+/* What is there, in the order of the keys; the kinds are in that order. */
+static void see_snapshot(struct sim_end *end)
+{
+	struct sim *sim = end->sim;
+	int kind;
+	unsigned i;
+
+	for (kind = OPEN_KEY_ASSIGN; kind <= OPEN_KEY_TARGET; kind++)
+		for (i = 0; i < sim->n_keys; i++)
+			if (sim->keys[i]->key.kind == (unsigned)kind &&
+			    sim->keys[i]->there)
+				see(end, sim->keys[i]);
+	end->change = sim->n_changes;
+}
+
+struct sim_end *sim_end_start(
+    struct sim *sim, enum open_role role, uint32_t seat)
+{
+	struct sim_end *end;
+
+	if (sim->n_ends == SIM_ENDS)
+		return NULL;
+	end = calloc(1, sizeof(*end));
+	if (!end)
+		abort();
+	end->sim = sim;
+	end->number = sim->n_ends;
+	end->role = role;
+	end->seat = seat;
+	end->incarnation = 100 + sim->n_ends;
+	end->life = SIM_UP;
+	sim->ends[sim->n_ends++] = end;
+	end->lag = 1 + sim_below(sim, sim->plan.lag);
+	end->step = 1 + sim_below(sim, sim->plan.step);
+	end->look_at = end->act_at = sim->now;
+	dfi__open_seats_init(
+	    &end->seats, SIM_SOURCES, SIM_TARGETS, end->seat_memory);
+	dfi__open_seats_set_own(&end->seats, role, seat, end->incarnation);
+	if (dfi__open_tables_size(SIM_PARTITIONS, SIM_TARGETS) >
+	    sizeof(end->tables_memory))
+		abort();
+	dfi__open_tables_init(
+	    &end->tables, SIM_PARTITIONS, SIM_TARGETS, end->tables_memory);
+	if (role == OPEN_SOURCE)
+		sim_source_start(end);
+	else
+		sim_target_start(end);
+	sim_trace(sim, "%s starts", sim_end_name(end));
+	see_snapshot(end);
+	return end;
+}
+
+void sim_end_put_seat(struct sim_end *end, bool leaving, bool done)
+{
+	struct sim_change change = { .there = true, .owner = end->number };
+
+	change.key = sim_seat_key(end->role, end->seat);
+	change.holder.incarnation = end->incarnation;
+	change.holder.leaving = leaving;
+	change.holder.done = done;
+	sim_put(end->sim, &change);
+}
+
+void sim_end_look(struct sim_end *end)
+{
+	struct sim *sim = end->sim;
+
+	end->look_at = sim->now + 1 + sim_below(sim, end->lag);
+	if (end->change < sim->n_changes)
+		see(end, &sim->changes[end->change++]);
+}
+
+void sim_end_act(struct sim_end *end)
+{
+	struct sim *sim = end->sim;
+	struct open_key key = sim_seat_key(end->role, end->seat);
+
+	end->act_at = sim->now + 1 + sim_below(sim, end->step);
+	if (!end->created) {
+		if (sim_key_is_there(sim, &key)) {
+			sim_end_over(end, "another has its seat");
+			return;
+		}
+		end->created = true;
+		sim_end_put_seat(end, false, false);
+	} else if (end->seats.begun) {
+		if (end->role == OPEN_SOURCE)
+			sim_source_act(end);
+		else
+			sim_target_act(end);
+	}
+}
