@@ -84,7 +84,9 @@ static void make_plan(struct sim *sim)
 	plan->idle = sim_chance(sim, 40) ? from_to(sim, 100, 1000) : 0;
 	plan->fault_pause = from_to(sim, 50, 1000);
 	plan->calm_at = from_to(sim, 1000, 20000);
-	plan->deadline = plan->calm_at + 200000;
+	plan->handover = sim_chance(sim, 60) ? from_to(sim, 500, 4000) : 0;
+	plan->evict = sim_chance(sim, 70);
+	plan->deadline = plan->calm_at + 400000;
 }
 
 /* ---- Faults -------------------------------------------------------------- */
@@ -164,24 +166,30 @@ static void stop_end(struct sim *sim, struct sim_end *end)
 		return;
 	sim->counts.stopped++;
 	end->life = SIM_STOPPED;
-	end->wakes_at = sim->now + from_to(sim, 10, 3000);
+	/* Some wake up in time, others when all is over, or not before the end.
+	 */
+	end->wakes_at = sim->now +
+	    from_to(sim, 10, sim_chance(sim, 70) ? 3000 : sim->plan.deadline);
 	sim_trace(sim, "%s is stopped", sim_end_name(end));
 }
 
-/* M3: whoever has waited too long deletes its key; it goes on, or will. */
-static void evict(struct sim *sim, struct sim_end *end)
+/* The application assigns some partitions, or leaves all to the library. */
+static void assign(struct sim *sim)
 {
-	struct open_key key;
+	struct sim_change change = { .there = true, .owner = SIM_ENDS };
+	unsigned p;
 
-	if (!end || !sim_is_attached(sim, end))
+	change.key.kind = OPEN_KEY_ASSIGN;
+	if (sim_chance(sim, 30)) {
+		sim_delete(sim, &change.key);
 		return;
-	sim_trace(sim, "%s is evicted", sim_end_name(end));
-	sim->counts.evicted++;
-	sim_end_lose(end);
-	key = sim_seat_key(end->role, end->seat);
-	sim_delete(sim, &key);
-	/* It looks at the registry late. */
-	end->look_at += sim_below(sim, 40 * end->lag);
+	}
+	for (p = 0; p < SIM_PARTITIONS; p++)
+		change.assigned[p] = sim_chance(sim, 50)
+		    ? OPEN_NOBODY
+		    : (uint16_t)sim_below(sim, SIM_TARGETS);
+	sim_put(sim, &change);
+	sim->counts.assigned++;
 }
 
 static void fault(struct sim *sim)
@@ -205,16 +213,20 @@ static void fault(struct sim *sim)
 		break;
 	case 2:
 		stop_end(sim, end);
-		evict(sim, end);
+		if (end && sim->plan.evict)
+			sim_end_evict(end);
 		break;
 	case 3:
-		evict(sim, end);
+		if (end && sim->plan.evict)
+			sim_end_evict(end);
 		break;
 	case 4:
 		if (end && role == OPEN_TARGET)
 			end->leaving = true;
 		break;
 	default:
+		if (sim_chance(sim, 20))
+			assign(sim);
 		break;
 	}
 }

@@ -19,6 +19,7 @@
 
 #include "flows/open/bugs.h"
 #include "flows/open/keys.h"
+#include "flows/open/overdue.h"
 #include "flows/open/replay.h"
 #include "flows/open/source.h"
 #include "flows/open/watermark.h"
@@ -59,6 +60,7 @@ struct sim_change {
 	struct open_holder holder;
 	struct sim_table *table;
 	uint64_t hand_table, released, taken;
+	uint16_t assigned[SIM_PARTITIONS];
 	/* Of a pair: */
 	struct sim_ring *ring;
 	uint64_t source_incarnation, held, positions[SIM_PARTITIONS];
@@ -118,8 +120,9 @@ struct sim_end {
 	uint32_t seat;
 	uint64_t incarnation;
 	enum sim_life life;
-	bool created;  /* its key */
-	bool leaving;  /* its program wants to leave */
+	bool created; /* its key */
+	bool leaving; /* its program wants to leave */
+	uint64_t store_epoch;
 	size_t change; /* the next one that it sees */
 	uint64_t look_at, act_at, lag, step;
 	uint64_t wakes_at;
@@ -161,16 +164,18 @@ struct sim_end {
 			uint32_t pending_source[SIM_SLOTS * SIM_PAIRS];
 			unsigned n_pending;
 			bool said_leaving;
+			struct open_overdue overdue;
 		} t;
 	};
 };
 
 /* Counts of all runs. */
 struct sim_counts {
-	uint64_t runs, steps, changes, tuples, tables, moves, waited, evicted;
+	uint64_t runs, steps, changes, tuples, tables, moves, waited, evicted,
+	    overdue;
 	uint64_t killed_sources, killed_targets, stopped, left;
 	uint64_t taken_back, filtered, refused, resumed, dropped, rests;
-	uint64_t late, idle, marks, held_back, unaligned;
+	uint64_t late, idle, marks, held_back, unaligned, assigned;
 };
 
 struct sim_plan {
@@ -178,7 +183,8 @@ struct sim_plan {
 	unsigned n_keys; /* partitions that tuples are of */
 	unsigned store;  /* percent of chances to store that are taken */
 	bool replay, align;
-	uint64_t lag, step, fault_pause, calm_at, idle, deadline;
+	bool evict; /* also whoever is not overdue */
+	uint64_t lag, step, fault_pause, calm_at, idle, deadline, handover;
 };
 
 struct sim {
@@ -255,6 +261,8 @@ void sim_end_look(struct sim_end *end);
 void sim_end_act(struct sim_end *end);
 void sim_end_over(struct sim_end *end, const char *why);
 void sim_end_put_seat(struct sim_end *end, bool leaving, bool done);
+/* M3: its key is deleted. It goes on, or will. */
+void sim_end_evict(struct sim_end *end);
 /* It dies, or is declared lost. */
 void sim_end_lose(struct sim_end *end);
 const char *sim_end_name(const struct sim_end *end);

@@ -26,6 +26,20 @@ void sim_end_lose(struct sim_end *end)
 		sim_target_lose(end);
 }
 
+void sim_end_evict(struct sim_end *end)
+{
+	struct open_key key = sim_seat_key(end->role, end->seat);
+
+	if (!sim_is_attached(end->sim, end))
+		return;
+	sim_trace(end->sim, "%s is evicted", sim_end_name(end));
+	end->sim->counts.evicted++;
+	sim_end_lose(end);
+	sim_delete(end->sim, &key);
+	/* It looks at the registry late. */
+	end->look_at += sim_below(end->sim, 40 * end->lag);
+}
+
 void sim_end_over(struct sim_end *end, const char *why)
 {
 	sim_trace(end->sim, "%s is over: %s", sim_end_name(end), why);
@@ -94,6 +108,8 @@ static void see(struct sim_end *end, const struct sim_change *change)
 			sim_source_pair(end, change);
 		break;
 	case OPEN_KEY_ASSIGN:
+		dfi__open_tables_assign(
+		    &end->tables, change->there ? change->assigned : NULL);
 		break;
 	}
 	if (end->seats.evicted)
@@ -133,6 +149,9 @@ struct sim_end *sim_end_start(
 	end->seat = seat;
 	end->incarnation = 100 + sim->n_ends;
 	end->life = SIM_UP;
+	/* Some have stores that know more than this flow. */
+	if (role == OPEN_TARGET && sim_chance(sim, 20))
+		end->store_epoch = sim_below(sim, 100);
 	sim->ends[sim->n_ends++] = end;
 	end->lag = 1 + sim_below(sim, sim->plan.lag);
 	end->step = 1 + sim_below(sim, sim->plan.step);
@@ -160,6 +179,7 @@ void sim_end_put_seat(struct sim_end *end, bool leaving, bool done)
 
 	change.key = sim_seat_key(end->role, end->seat);
 	change.holder.incarnation = end->incarnation;
+	change.holder.store_epoch = end->store_epoch;
 	change.holder.leaving = leaving;
 	change.holder.done = done;
 	sim_put(end->sim, &change);
@@ -168,9 +188,11 @@ void sim_end_put_seat(struct sim_end *end, bool leaving, bool done)
 void sim_end_look(struct sim_end *end)
 {
 	struct sim *sim = end->sim;
+	uint64_t n;
 
 	end->look_at = sim->now + 1 + sim_below(sim, end->lag);
-	if (end->change < sim->n_changes)
+	n = 1 + sim_below(sim, 8);
+	while (n-- > 0 && end->change < sim->n_changes && end->life == SIM_UP)
 		see(end, &sim->changes[end->change++]);
 }
 

@@ -541,6 +541,46 @@ static bool publish(struct sim_end *end)
 	return any;
 }
 
+/* Whoever has that seat is evicted, if this target means the same one. */
+static void evict(struct sim_end *end, enum open_role role, uint32_t seat)
+{
+	struct sim *sim = end->sim;
+	uint64_t incarnation = end->seats.seats[role][seat].holder.incarnation;
+	unsigned i;
+
+	for (i = 0; i < sim->n_ends; i++)
+		if (sim->ends[i]->incarnation == incarnation &&
+		    sim_is_attached(sim, sim->ends[i])) {
+			sim_trace(
+			    sim, "%s is overdue", sim_end_name(sim->ends[i]));
+			sim->counts.overdue++;
+			sim_end_evict(sim->ends[i]);
+		}
+}
+
+static bool evict_overdue(struct sim_end *end)
+{
+	int64_t limit = (int64_t)end->sim->plan.handover;
+	uint32_t seat = 0;
+
+	if (!limit)
+		return false;
+	while (dfi__open_overdue_source(
+	    &end->t.overdue, &end->t.core, now(end), limit, &seat)) {
+		const struct sim_pair *pair =
+		    &end->t.pairs[end->t.queue[seat][0]];
+
+		if (pair->ring->taken == pair->ring->sent &&
+		    sim_ring_has_room(end->sim, pair->ring))
+			evict(end, OPEN_SOURCE, seat);
+		seat++;
+	}
+	if (dfi__open_overdue_target(
+		&end->t.overdue, &end->t.core, now(end), limit, &seat))
+		evict(end, OPEN_TARGET, seat);
+	return false;
+}
+
 static bool leave(struct sim_end *end)
 {
 	struct sim *sim = end->sim;
@@ -570,7 +610,8 @@ static bool leave(struct sim_end *end)
 void sim_target_act(struct sim_end *end)
 {
 	static bool (*const acts[])(struct sim_end * end) = { consume,
-		get_event, hand_over, publish, store_some, acknowledge, leave };
+		get_event, hand_over, publish, store_some, acknowledge, leave,
+		evict_overdue };
 	enum {
 		N = sizeof(acts) / sizeof(acts[0])
 	};

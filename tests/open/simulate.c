@@ -64,6 +64,7 @@ static const struct {
 	COUNT(moves),
 	COUNT(waited),
 	COUNT(evicted),
+	COUNT(overdue),
 	COUNT(killed_sources),
 	COUNT(killed_targets),
 	COUNT(stopped),
@@ -79,6 +80,7 @@ static const struct {
 	COUNT(marks),
 	COUNT(held_back),
 	COUNT(unaligned),
+	COUNT(assigned),
 };
 #define N_COUNTS (sizeof(counts) / sizeof(counts[0]))
 

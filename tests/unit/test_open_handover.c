@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "flows/open/overdue.h"
 #include "flows/open/replay.h"
 #include "flows/open/source.h"
 
@@ -363,6 +364,77 @@ Test(open_handover, an_evicted_endpoint_does_nothing)
 	cr_assert_eq(leave(OPEN_TARGET, 0, 0), 0);
 	expect_none(old);
 	cr_assert_not(dfi__open_tables_propose(&old->tables, &old->seats));
+}
+
+/* ---- Who holds up the others --------------------------------------------- */
+
+Test(open_handover, a_source_that_owes_its_mark_for_too_long_is_named)
+{
+	struct open_overdue overdue = { 0 };
+	uint32_t seat = 0;
+
+	attach(OPEN_SOURCE, 1);
+	propose(new);
+	cr_assert_not(
+	    dfi__open_overdue_source(&overdue, &old->target, 100, 10, &seat));
+	cr_assert_not(
+	    dfi__open_overdue_source(&overdue, &old->target, 110, 10, &seat));
+	cr_assert(
+	    dfi__open_overdue_source(&overdue, &old->target, 111, 10, &seat));
+	cr_assert_eq(seat, 0);
+	mark(old);
+	cr_assert(
+	    dfi__open_overdue_source(&overdue, &old->target, 111, 10, &seat));
+	cr_assert_eq(seat, 1);
+	seat = 2;
+	cr_assert_not(
+	    dfi__open_overdue_source(&overdue, &old->target, 111, 10, &seat));
+	leave(OPEN_SOURCE, 1, 0);
+	seat = 0;
+	cr_assert_not(
+	    dfi__open_overdue_source(&overdue, &old->target, 111, 10, &seat));
+	/* The new owner needs no marks. */
+	cr_assert_not(
+	    dfi__open_overdue_source(&overdue, &new->target, 999, 10, &seat));
+}
+
+Test(open_handover, a_target_that_does_not_release_or_take_is_named)
+{
+	struct open_overdue of_new = { 0 }, of_old = { 0 };
+	uint32_t seat = 9;
+
+	propose(new);
+	cr_assert_not(
+	    dfi__open_overdue_target(&of_new, &new->target, 100, 10, &seat));
+	cr_assert_not(
+	    dfi__open_overdue_target(&of_new, &new->target, 120, 10, &seat));
+	cr_assert(
+	    dfi__open_overdue_target(&of_new, &new->target, 121, 10, &seat));
+	cr_assert_eq(seat, 0);
+	/* Nobody names itself. */
+	dfi__open_overdue_target(&of_old, &old->target, 100, 10, &seat);
+	cr_assert_not(
+	    dfi__open_overdue_target(&of_old, &old->target, 200, 10, &seat));
+	mark(old);
+	expect_event(old, 0, true);
+	expect_event(old, 1, true);
+	dfi__open_target_release(&old->target, 0);
+	dfi__open_target_release(&old->target, 1);
+	hand(old);
+	cr_assert_not(
+	    dfi__open_overdue_target(&of_new, &new->target, 300, 10, &seat));
+	cr_assert_not(
+	    dfi__open_overdue_target(&of_old, &old->target, 300, 10, &seat));
+	cr_assert(
+	    dfi__open_overdue_target(&of_old, &old->target, 311, 10, &seat));
+	cr_assert_eq(seat, 1);
+	expect_event(new, 0, false);
+	expect_event(new, 1, false);
+	dfi__open_target_take(&new->target, 0);
+	dfi__open_target_take(&new->target, 1);
+	hand(new);
+	cr_assert_not(
+	    dfi__open_overdue_target(&of_old, &old->target, 999, 10, &seat));
 }
 
 /* ---- Replay -------------------------------------------------------------- */

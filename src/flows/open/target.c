@@ -96,23 +96,25 @@ void dfi__open_target_ended(struct open_target *target, struct open_pair *pair)
 	end(target, pair, OPEN_PAIR_ENDED);
 }
 
-/* H6: whether all that was sent to this target before the newest table is
- * taken. */
-static bool has_all(const struct open_target *target)
+bool dfi__open_target_misses(const struct open_target *target, uint32_t source)
 {
 	const struct open_table *table = &target->tables->newest;
+	const struct open_pair *pair = target->pairs[source];
+
+	return pair && pair->state == OPEN_PAIR_ATTACHED &&
+	    pair->revision < table->revision && pair->marked < table->number;
+}
+
+/* H6: whether all that was sent before the newest table is taken. */
+static bool has_all(const struct open_target *target)
+{
 	uint32_t i;
 
 	if (target->n_rests && !OPEN_BUG(LOST_REST))
 		return false;
-	for (i = 0; i < target->seats->n[OPEN_SOURCE]; i++) {
-		const struct open_pair *pair = target->pairs[i];
-
-		if (pair && pair->state == OPEN_PAIR_ATTACHED &&
-		    pair->revision < table->revision &&
-		    pair->marked < table->number)
+	for (i = 0; i < target->seats->n[OPEN_SOURCE]; i++)
+		if (dfi__open_target_misses(target, i))
 			return OPEN_BUG(EARLY_RELEASE) && i > 0;
-	}
 	return true;
 }
 

@@ -81,6 +81,9 @@ void dfi__open_target_took(struct open_target *target, struct open_pair *pair);
 void dfi__open_target_marked(struct open_pair *pair, uint64_t table);
 void dfi__open_target_ended(struct open_target *target, struct open_pair *pair);
 
+/* Whether a source has to mark the newest table at this target, and has not. */
+bool dfi__open_target_misses(const struct open_target *target, uint32_t source);
+
 /* Act on a change of the registry, a mark, or the end of a pair. */
 void dfi__open_target_learn(struct open_target *target);
 
