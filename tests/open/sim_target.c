@@ -406,7 +406,7 @@ static bool consume(struct sim_end *end)
 			continue;
 		}
 		if (!open_watermark_may_take(
-			&end->t.watermark, pair->pair.behind))
+			&end->t.watermark, pair->pair.behind, pair->gone))
 			continue;
 		if (SIM_BUG(LONG_REST) && pair->gone)
 			pair->pair.rest = pair->ring->sent - pair->ring->taken +

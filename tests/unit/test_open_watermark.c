@@ -120,14 +120,14 @@ Test(open_watermark, k4_nothing_behind_a_mark_is_taken_before_the_watermark)
 {
 	begin(true, false, 0);
 	dfi__open_watermark_mark(&mark, 0, 5, 1);
-	cr_assert_not(open_watermark_may_take(&mark, 5));
-	cr_assert(open_watermark_may_take(&mark, 0));
+	cr_assert_not(open_watermark_may_take(&mark, 5, false));
+	cr_assert(open_watermark_may_take(&mark, 0, false));
 	dfi__open_watermark_mark(&mark, 1, 4, 1);
-	cr_assert_not(open_watermark_may_take(&mark, 5));
-	cr_assert(open_watermark_may_take(&mark, 4));
+	cr_assert_not(open_watermark_may_take(&mark, 5, false));
+	cr_assert(open_watermark_may_take(&mark, 4, false));
 	/* News of others raise it as well. */
 	cr_assert(dfi__open_watermark_lost(&mark, 1));
-	cr_assert(open_watermark_may_take(&mark, 5));
+	cr_assert(open_watermark_may_take(&mark, 5, false));
 	cr_assert(open_watermark_is_barrier(&mark));
 }
 
@@ -138,15 +138,27 @@ Test(open_watermark,
 	begin(true, false, 0);
 	dfi__open_watermark_mark(&mark, 0, 5, 1);
 	dfi__open_watermark_suspend(&mark, true);
-	cr_assert(open_watermark_may_take(&mark, 5));
+	cr_assert(open_watermark_may_take(&mark, 5, false));
 	open_watermark_took(&mark, 0, 5, 2);
 	dfi__open_watermark_mark(&mark, 0, 7, 2);
 	dfi__open_watermark_suspend(&mark, false);
-	cr_assert_not(open_watermark_may_take(&mark, 7));
+	cr_assert_not(open_watermark_may_take(&mark, 7, false));
 	cr_assert(dfi__open_watermark_mark(&mark, 1, 5, 2));
 	cr_assert_not(open_watermark_is_barrier(&mark));
 	cr_assert(dfi__open_watermark_mark(&mark, 1, 7, 2));
 	cr_assert(open_watermark_is_barrier(&mark));
+}
+
+/* Or what its seat's next holder sends might wait for it for ever. */
+Test(open_watermark, k4_the_rest_of_a_lost_source_waits_for_nobody)
+{
+	begin(true, true, 0);
+	dfi__open_watermark_mark(&mark, 0, 5, 1);
+	cr_assert_not(open_watermark_may_take(&mark, 5, false));
+	cr_assert(open_watermark_may_take(&mark, 5, true));
+	open_watermark_took(&mark, 0, 5, 2);
+	cr_assert(dfi__open_watermark_mark(&mark, 1, 5, 2));
+	cr_assert_not(open_watermark_is_barrier(&mark));
 }
 
 Test(open_watermark, k5_a_mark_that_is_not_above_the_last_is_dropped)

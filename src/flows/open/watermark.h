@@ -34,7 +34,7 @@ struct open_watermark {
 	uint64_t value;
 	/*
 	 * Up to this value, a mark is no barrier: something behind it was taken
-	 * before it, as alignment was suspended.
+	 * before the watermark was there.
 	 */
 	uint64_t unaligned;
 	bool align, suspended;
@@ -83,12 +83,14 @@ void dfi__open_watermark_suspend(struct open_watermark *watermark, bool moving);
 /*
  * Whether what comes next in a ring may be taken (K4). behind: the last mark
  * that was taken from it, or 0. A source that returns has a ring without marks:
- * what it sends again is in front of marks that it gave before.
+ * what it sends again is in front of marks that it gave before. gone: the
+ * ring's source is; what is behind the rest of its ring may have to come before
+ * others can go on.
  */
 static inline bool open_watermark_may_take(
-    const struct open_watermark *watermark, uint64_t behind)
+    const struct open_watermark *watermark, uint64_t behind, bool gone)
 {
-	return !watermark->align || watermark->suspended ||
+	return !watermark->align || watermark->suspended || gone ||
 	    behind <= watermark->value || OPEN_BUG(NO_ALIGN);
 }
 
@@ -97,8 +99,8 @@ static inline void open_watermark_took(struct open_watermark *watermark,
     uint32_t source, uint64_t behind, int64_t now)
 {
 	watermark->markers[source].quiet_since = now;
-	if (watermark->suspended && behind > watermark->value &&
-	    behind > watermark->unaligned)
+	if (behind > watermark->value && behind > watermark->unaligned &&
+	    !OPEN_BUG(NO_ALIGN))
 		watermark->unaligned = behind;
 }
 
