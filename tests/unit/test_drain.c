@@ -38,6 +38,7 @@ static struct flow flow = { .name = "f" };
 static struct remote remote = { .transport = &transport };
 static struct writer writer = { .remote = &remote };
 static struct peer peer;
+static const struct kind kind; /* it has nothing to look at */
 static struct dfi_source source;
 
 /* Its writes have arrived after this many looks, or not until then. */
@@ -50,6 +51,7 @@ static void start(unsigned after, int with, uint32_t wait)
 	done_after = after;
 	outcome = with;
 	looks = 0;
+	source.kind = &kind;
 	source.flow = flow;
 	source.index = 3;
 	source.n_lanes = 1;

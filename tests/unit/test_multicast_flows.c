@@ -321,7 +321,9 @@ Test(multicast_flows, position_that_nobody_fills_ends_the_order_before_it)
 
 static bool all_is_given_back(void *arg)
 {
-	struct sender_ring *multicast = ((struct dfi_source *)arg)->multicast;
+	const struct dfi_source *source = arg;
+	struct sender_ring *multicast =
+	    source->replica_writer->shared_ring.multicast;
 	const void *tuple;
 	bool given = true;
 	uint32_t t;

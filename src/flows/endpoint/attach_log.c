@@ -124,8 +124,8 @@ void dfi__target_log_attached(const struct dfi_target *target)
 	    "segments of %u bytes, tuples of %u, for %s; %s",
 	    flow->name, TARGET_ID(target), of_all(all, flow->n_targets, of),
 	    flow->n_sources, flow_source_word(flow),
-	    target->multicast ? "" : "shared memory",
-	    target->multicast || !name[0] ? "" : " or ", name,
+	    target->datagrams ? "" : "shared memory",
+	    target->datagrams || !name[0] ? "" : " or ", name,
 	    name[0] ? " (" : "", way, name[0] ? ")" : "", flow->segment_count,
 	    flow->segment_size, flow->schema->tuple_size, goal(flow),
 	    target->flags & DFI_NONBLOCK ? "doesn't block"

@@ -14,6 +14,7 @@
 
 struct dfi_source;
 struct dfi_target;
+struct remote;
 
 /* What lanes count in addition to their writers' counters. */
 struct lane_counts {
@@ -83,7 +84,9 @@ struct lane_ops {
 /* The life of a source. */
 struct source_ops {
 	/*
-	 * The targets are known: reserve memory, then open. Each may be NULL.
+	 * The targets are known: reserve memory, then open. Each may be NULL. A
+	 * kind with one lane makes its replica writer, and sets
+	 * source->writers.
 	 */
 	int (*reserve)(struct dfi_source *source);
 	int (*open)(struct dfi_source *source, int64_t deadline);
@@ -99,9 +102,19 @@ struct source_ops {
 	 * NULL.
 	 */
 	void (*close)(struct dfi_source *source);
-	/* Only for a source with a multicast sender: */
+	/* Both ends are published, and nothing was sent yet; or NULL. */
 	int (*greet)(struct dfi_source *source, int64_t deadline);
+	/*
+	 * The remote of a target's ring, of a kind that makes it; NULL: the
+	 * source opens it, as for kinds where this entry is NULL.
+	 */
+	struct remote *(*ring)(struct dfi_source *source, uint32_t target);
+	/*
+	 * Targets may have left (look), or the source goes on without this one
+	 * (forget); or NULL.
+	 */
 	void (*look)(struct dfi_source *source);
+	void (*forget)(struct dfi_source *source, uint32_t target);
 	/* Only if segments have positions in an order: see source_settle(). */
 	int (*await_position)(struct dfi_source *source);
 	int (*position_is_late)(const struct dfi_source *source);
@@ -117,6 +130,12 @@ struct intake_ops {
 	int (*join)(struct dfi_target *target, int64_t deadline);
 	/* Before the target is published; or NULL. */
 	int (*open)(struct dfi_target *target);
+	/*
+	 * Whether more may come from a source that has gone; NULL: it may not.
+	 */
+	bool (*follows)(struct dfi_target *target, uint32_t source);
+	/* The target reads no more and answers no more; or NULL. */
+	void (*stop)(struct dfi_target *target);
 	/* The target has closed and its entry stays; or NULL. */
 	void (*rest)(struct dfi_target *target);
 	/* Free what open() has made, or the part that it made; or NULL. */
@@ -141,6 +160,7 @@ struct intake_ops {
 };
 
 struct kind {
+	bool one_lane; /* a source has one, to all targets: replica_writer */
 	struct source_ops source;
 	struct intake_ops intake;
 };

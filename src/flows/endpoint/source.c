@@ -18,30 +18,6 @@
 
 static const char role[] = "source";
 
-/* The buffer of the replica writer counts towards the same bound. */
-static int take_replica_writer(struct dfi_source *source)
-{
-	struct ring_geometry geometry = dfi__flow_slots_geometry(&source->flow);
-	struct transport *shared_ring = source->flow.replication ==
-		DFI_REPLICATION_MULTICAST
-	    ? source->dfi->transport
-	    : NULL;
-	uint64_t bytes = dfi__replica_bytes(shared_ring, &geometry);
-	int ret;
-
-	ret = dfi__ring_memory_take(
-	    source->dfi, bytes, source->flow.name, role, source->index);
-	if (ret < 0)
-		return ret;
-	source->ring_memory += bytes;
-	ret = dfi__replica_init(source->replica_writer, source->rings,
-	    source->flow.n_targets, shared_ring, &geometry, RING_FIRST_SEGMENT);
-	source->replica_writer->targets = source->head.targets;
-	return ret < 0 ? dfi__fail_within(ret, "flow '%s': %s %u",
-			     source->flow.name, SOURCE_ID(source))
-		       : 0;
-}
-
 static void free_source(struct dfi_source *source)
 {
 	struct remote *remote;
@@ -56,9 +32,6 @@ static void free_source(struct dfi_source *source)
 		source->kind->source.close(source);
 	dfi__notify_free(source->notify);
 	dfi__ring_memory_return(source->dfi, source->ring_memory);
-	if (source->replica_writer)
-		dfi__replica_free(source->replica_writer);
-	free(source->replica_writer);
 	free(source->target_stalls);
 	free(source->rings);
 	dfi__flow_free(&source->flow);
@@ -87,10 +60,9 @@ static int choose_linger(struct dfi_source *source, uint32_t linger_us)
 }
 
 /* The routing as the inline functions use it; see dfi/push.h. */
-static uint32_t inline_routing(
-    const struct flow *flow, const struct router *router)
+static uint32_t inline_routing(bool one_lane, const struct router *router)
 {
-	if (flow->kind == DFI_REPLICATE)
+	if (one_lane)
 		return router->routing == DFI_ROUTE_FUNCTION ? DFI_INLINE_NONE
 							     : DFI_INLINE_ONE;
 	if (router->routing == DFI_ROUTE_FUNCTION ||
@@ -105,10 +77,11 @@ static uint32_t inline_routing(
 	return DFI_INLINE_NONE;
 }
 
-static int alloc_source(struct dfi *dfi, const struct flow *flow,
-    uint32_t index, const struct dfi_source_attr *attr, struct dfi_source **out)
+static int alloc_source(struct dfi *dfi, const struct kind *kind,
+    const struct flow *flow, uint32_t index, const struct dfi_source_attr *attr,
+    struct dfi_source **out)
 {
-	uint32_t n_lanes = flow->kind == DFI_REPLICATE ? 1 : flow->n_targets;
+	uint32_t n_lanes = kind->one_lane ? 1 : flow->n_targets;
 	size_t lanes_end = sizeof(struct dfi_source) +
 	    n_lanes * sizeof(struct dfi_source_lane);
 	size_t size = lanes_end + flow->schema->tuple_size;
@@ -127,20 +100,15 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	source->rings = calloc(flow->n_targets, sizeof(source->rings[0]));
 	source->target_stalls = calloc(
 	    flow->n_targets, sizeof(source->target_stalls[0]));
-	if (flow->kind == DFI_REPLICATE)
-		source->replica_writer = calloc(
-		    1, sizeof(*source->replica_writer));
-	if (!source->rings || !source->target_stalls ||
-	    (flow->kind == DFI_REPLICATE && !source->replica_writer)) {
-		free(source->replica_writer);
+	if (!source->rings || !source->target_stalls) {
 		free(source->target_stalls);
 		free(source->rings);
 		dfi__handle_free(source, size);
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	}
-	source->writers = source->replica_writer ? &source->replica_writer->lane
-						 : source->rings;
+	source->kind = kind;
+	source->writers = source->rings;
 	source->size = size;
 	source->n_lanes = n_lanes;
 	source->spare = (char *)source + lanes_end;
@@ -155,9 +123,10 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	source->router.function_arg = attr->route_arg;
 	source->head = (struct dfi_source_head){
 		.lanes = n_lanes == 1 ? &source->head.only : source->lanes,
-		.n_targets = source->replica_writer ? 0 : n_lanes,
+		.n_targets = kind->one_lane ? 0 : n_lanes,
 		.tuple_size = flow->schema->tuple_size,
-		.inline_routing = inline_routing(flow, &source->router),
+		.inline_routing = inline_routing(
+		    kind->one_lane, &source->router),
 		.key_offset = source->router.keys[0].offset,
 		.targets = groups ? dfi__replica_all_targets(flow->n_targets)
 				  : 0,
@@ -167,10 +136,9 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 }
 
 /* The source owns the rings now. An earlier source may have used them up. */
-static int open_segments(struct dfi_source *source)
+static int check_unused(const struct dfi_source *source)
 {
 	uint32_t t;
-	int ret;
 
 	for (t = 0; t < source->n_remotes; t++)
 		if (!source->rings[t].cancelled &&
@@ -179,12 +147,14 @@ static int open_segments(struct dfi_source *source)
 			    "flow '%s': %s %u has been attached before: a "
 			    "flow runs once",
 			    source->flow.name, SOURCE_ID(source));
-	if (flow_has_shared_ring(&source->flow))
-		for (t = 0; t < source->n_remotes; t++)
-			if (!source->rings[t].cancelled)
-				dfi__shared_ring_open(
-				    &source->replica_writer->shared_ring,
-				    &source->rings[t]);
+	return 0;
+}
+
+static int open_segments(struct dfi_source *source)
+{
+	uint32_t t;
+	int ret;
+
 	for (t = 0; t < source->n_lanes; t++) {
 		source_close_lane(source, t);
 		if (source->writers[t].cancelled)
@@ -238,8 +208,6 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	ret = dfi__peers_await(&source->targets, deadline);
 	if (!ret && ops->reserve)
 		ret = ops->reserve(source);
-	if (!ret && source->replica_writer)
-		ret = take_replica_writer(source);
 	if (!ret && ops->open)
 		ret = ops->open(source, deadline);
 	if (!ret)
@@ -255,17 +223,15 @@ static int attach(struct dfi_source *source, int64_t deadline)
 		ret = dfi__linger_clock_start(dfi->linger);
 	if (!ret)
 		ret = dfi__attach_claim(dfi, &source->flow, source->index,
-		    dfi__source_devices(source, device),
-		    source->multicast
-			? &source->multicast->end.endpoint->address
-			: NULL,
+		    dfi__source_devices(source, device), source->datagrams,
 		    deadline);
 	if (ret < 0) {
 		stop_kind(source);
 		dfi__peers_close(&source->targets, NULL);
 		return ret;
 	}
-	if (source->multicast)
+	ret = check_unused(source);
+	if (!ret && ops->greet)
 		ret = ops->greet(source, deadline);
 	if (!ret)
 		ret = open_segments(source);
@@ -285,14 +251,13 @@ int dfi__source_open(struct dfi *dfi, const struct kind *kind,
     const struct wait_policy *wait, int64_t deadline, struct dfi_source **out)
 {
 	struct dfi_source *source = NULL;
-	int ret = alloc_source(dfi, flow, index, attr, &source);
+	int ret = alloc_source(dfi, kind, flow, index, attr, &source);
 
 	if (ret < 0) {
 		dfi__flow_free(flow);
 		return ret;
 	}
 	source->flow = *flow;
-	source->kind = kind;
 	source->wait = *wait;
 	source->close_timeout_ms = attr->close_timeout_ms;
 	ret = choose_linger(source, attr->linger_us);

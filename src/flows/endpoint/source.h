@@ -20,7 +20,6 @@
 #include <dfi/push.h>
 #include "base/notify.h"
 #include "base/wait.h"
-#include "buffers/multicast/sender_ring.h"
 #include "buffers/replica_writer.h"
 #include "buffers/writer.h"
 #include "flows/context/context.h"
@@ -95,7 +94,7 @@ struct dfi_source {
 	const struct kind *kind;
 	const struct lane_ops *lane_ops;       /* NULL: lanes are segments */
 	struct replica_writer *replica_writer; /* or NULL */
-	struct sender_ring *multicast; /* the multicast sender, or NULL */
+	const struct multicast_address *datagrams; /* of its sender; or NULL */
 	void *state; /* of the kind, which alone uses it; or NULL */
 	char *spare; /* room for one tuple, for lanes without a segment */
 	uint64_t ring_memory; /* counted towards the context's bound */
@@ -347,11 +346,27 @@ static inline int source_unsettled(struct dfi_source *source)
 	    : source->kind->source.position_is_late(source);
 }
 
-/* Report the registry's state of the targets to a multicast sender. */
+/* Targets may have left. */
 static inline void source_look(struct dfi_source *source)
 {
-	if (source->multicast)
+	if (source->kind->source.look)
 		source->kind->source.look(source);
+}
+
+/* The remote of a ring that the kind makes, or NULL. */
+static inline struct remote *source_own_ring(
+    struct dfi_source *source, uint32_t target)
+{
+	return source->kind->source.ring
+	    ? source->kind->source.ring(source, target)
+	    : NULL;
+}
+
+/* The source goes on without this target. */
+static inline void source_forget(struct dfi_source *source, uint32_t target)
+{
+	if (source->kind->source.forget)
+		source->kind->source.forget(source, target);
 }
 
 /* Flush before the end; waits even if the handle is nonblocking. */

@@ -174,10 +174,9 @@ static int open_remote(struct dfi_source *source, uint32_t target,
 	char peer[256];
 	int ret;
 
-	if (source->multicast) {
-		dfi__writer_init(writer,
-		    dfi__sender_ring_ring(source->multicast, target), &geometry,
-		    RING_FIRST_SEGMENT);
+	remote = source_own_ring(source, target);
+	if (remote) {
+		dfi__writer_init(writer, remote, &geometry, RING_FIRST_SEGMENT);
 		return 0;
 	}
 	if (!transport_region_fits(endpoint->region.size, bytes))

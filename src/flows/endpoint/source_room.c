@@ -269,7 +269,8 @@ int dfi__source_room(struct dfi_source *source)
 	int ret;
 
 	/* All rings get datagrams from one send buffer. */
-	for (t = 0; reaches && t < source->flow.n_targets && !source->multicast;
+	for (t = 0; reaches && t < source->flow.n_targets &&
+	     !flow_is_multicast(&source->flow);
 	     t++)
 		reaches = add_target(source, t, &need);
 	if (reaches && source->flow.ordered)

@@ -99,9 +99,7 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 {
 	struct writer *ring = &source->rings[target];
 
-	if (source->multicast)
-		dfi__sender_ring_leave(
-		    source->multicast, target, MULTICAST_CANCELLED);
+	source_forget(source, target);
 	ring->cancelled = true;
 	ring->wanted = false;
 	ring->segment = NULL;

@@ -287,9 +287,7 @@ static int attach(struct dfi_target *target, int64_t deadline)
 		return ret;
 	ret = dfi__attach_join(target->dfi, &target->flow, target->index,
 	    target->region, target->network_why, target->sequencer,
-	    target->multicast ? &target->multicast->end.endpoint->address
-			      : NULL,
-	    &target->sources, deadline);
+	    target->datagrams, &target->sources, deadline);
 	/* Pairs with find_source() (multicast.c): orders the peers. */
 	if (!ret)
 		atomic_publish(&target->knows_sources, true);
@@ -398,15 +396,16 @@ static void try_publish_end(struct dfi_target *target, enum attach_end end)
 }
 
 /*
- * The target's last answer may be lost, and it answers no more after its close.
- * So its entry says that it has received all, before the entry goes. A source
- * that misses this waits until its timeout.
+ * The last answer to datagrams may be lost, and the target answers no more
+ * after its close. So its entry says that it has received all, before the entry
+ * goes. A source that misses this waits until its timeout.
  */
 static void leave_group(struct dfi_target *target)
 {
-	if (!target->cancelled && !target->n_open)
+	if (target->datagrams && !target->cancelled && !target->n_open)
 		try_publish_end(target, ATTACH_DONE);
-	dfi__receiver_ring_stop(target->multicast);
+	if (target->kind->intake.stop)
+		target->kind->intake.stop(target);
 }
 
 int dfi_target_close(struct dfi_target *target)
@@ -433,8 +432,7 @@ int dfi_target_close(struct dfi_target *target)
 	else if (!target->cancel_published &&
 	    dfi__peers_expected(&target->sources))
 		try_publish_end(target, ATTACH_CANCELLED);
-	if (target->multicast)
-		leave_group(target);
+	leave_group(target);
 	dfi__stats_remove(dfi, &target->stats);
 	dfi__handle_retire(target);
 	/*

@@ -21,7 +21,6 @@
 #include "base/pace.h"
 #include "base/notify.h"
 #include "base/wait.h"
-#include "buffers/multicast/receiver_ring.h"
 #include "buffers/reader.h"
 #include "flows/context/context.h"
 #include "flows/descriptor/descriptor.h"
@@ -85,9 +84,10 @@ struct dfi_target {
 	bool in_order;      /* intake_ops.find() chooses the next ring */
 	struct shared_counter *sequencer; /* of target 0, or NULL */
 	struct region *region;
-	struct receiver_ring *multicast; /* the multicast receiver, or NULL */
-	_Atomic bool knows_sources;      /* multicast may read sources */
-	uint64_t ring_memory; /* counted towards the context's bound */
+	const struct multicast_address
+	    *datagrams;             /* of its receiver; or NULL */
+	_Atomic bool knows_sources; /* the kind may read sources */
+	uint64_t ring_memory;       /* counted towards the context's bound */
 	/* Why some network, or each, does not reach it; or "". */
 	char network_why[ENDPOINT_WHY_SIZE];
 	struct dfi *dfi;
@@ -217,6 +217,13 @@ static inline int target_next(struct dfi_target *target)
 static inline bool target_has_results(const struct dfi_target *target)
 {
 	return target->gives_results && target->kind->intake.ready(target);
+}
+
+/* Whether more may come from a source that has gone. */
+static inline bool target_follows(struct dfi_target *target, uint32_t source)
+{
+	return target->kind->intake.follows &&
+	    target->kind->intake.follows(target, source);
 }
 
 /* A segment without tuples has come. */

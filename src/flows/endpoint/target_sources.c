@@ -96,10 +96,8 @@ static bool is_gone(struct dfi_target *target, uint32_t source)
 	bool gone = state == PEER_GONE;
 
 	/* Segments of the source may still come. */
-	if (gone && target->multicast) {
-		dfi__receiver_ring_source_gone(target->multicast, source);
+	if (gone && target_follows(target, source))
 		gone = false;
-	}
 	return gone || is_lost(target, source, state);
 }
 

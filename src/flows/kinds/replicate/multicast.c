@@ -13,13 +13,11 @@
 #include "base/error_list.h"
 #include "base/log.h"
 #include "buffers/multicast/sender_ring.h"
-#include "buffers/multicast/receiver_ring.h"
 #include "transport/transport.h"
 #include "flows/declare/declare.h"
 #include "flows/declare/multicast_flow.h"
 #include "flows/context/network.h"
-#include "flows/endpoint/source.h"
-#include "flows/endpoint/target.h"
+#include "state.h"
 
 /* The pause between two questions to targets that have not answered. */
 #define GREET_NS (INT64_C(20) * NS_PER_MS)
@@ -106,29 +104,45 @@ int dfi__source_multicast_room(struct dfi_source *source)
 int dfi__source_multicast_open(struct dfi_source *source, int64_t deadline)
 {
 	struct multicast_config config;
+	struct sender_ring *multicast;
 	int ret = configure(source->dfi, &source->flow, &config);
 
 	if (ret < 0)
 		return ret;
-	source->multicast = calloc(1, sizeof(*source->multicast));
-	if (!source->multicast)
+	multicast = calloc(1, sizeof(*multicast));
+	if (!multicast)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	config.find = find_target;
 	config.find_arg = source;
-	ret = dfi__sender_ring_open(source->multicast, &config, source->index,
+	ret = dfi__sender_ring_open(multicast, &config, source->index,
 	    source->flow.gap_timeout_us,
 	    source->flow.loss_policy == DFI_LOSS_NOTIFY,
 	    source->replica_writer->shared_ring.region, RING_FIRST_SEGMENT,
 	    deadline);
 	if (ret < 0) {
-		free(source->multicast);
-		source->multicast = NULL;
+		free(multicast);
 		return dfi__fail_within(ret, "flow '%s': source %u",
 		    source->flow.name, source->index);
 	}
-	source->replica_writer->shared_ring.multicast = source->multicast;
+	source->replica_writer->shared_ring.multicast = multicast;
+	source->datagrams = &multicast->end.endpoint->address;
 	return 0;
+}
+
+struct remote *dfi__source_multicast_ring(
+    struct dfi_source *source, uint32_t target)
+{
+	return sender_of(source)
+	    ? dfi__sender_ring_ring(sender_of(source), target)
+	    : NULL;
+}
+
+void dfi__source_multicast_forget(struct dfi_source *source, uint32_t target)
+{
+	if (sender_of(source))
+		dfi__sender_ring_leave(
+		    sender_of(source), target, MULTICAST_CANCELLED);
 }
 
 void dfi__source_multicast_look(struct dfi_source *source)
@@ -136,15 +150,14 @@ void dfi__source_multicast_look(struct dfi_source *source)
 	const struct peer *peer;
 	uint32_t t;
 
-	for (t = 0; t < source->n_remotes; t++) {
+	for (t = 0; sender_of(source) && t < source->n_remotes; t++) {
 		peer = &source->targets.peer[t];
 		switch (peers_state(&source->targets, t)) {
 		case PEER_CANCELLED:
-			dfi__sender_ring_leave(
-			    source->multicast, t, MULTICAST_CANCELLED);
+			dfi__source_multicast_forget(source, t);
 			break;
 		case PEER_GONE:
-			dfi__sender_ring_leave(source->multicast, t,
+			dfi__sender_ring_leave(sender_of(source), t,
 			    atomic_peek(&peer->done) ? MULTICAST_DONE
 						     : MULTICAST_GONE);
 			break;
@@ -161,7 +174,7 @@ static uint32_t find_unanswered(struct dfi_source *source)
 
 	for (t = 0; t < source->n_remotes; t++)
 		if (peers_state(&source->targets, t) == PEER_PRESENT &&
-		    !dfi__sender_ring_heard(source->multicast, t))
+		    !dfi__sender_ring_heard(sender_of(source), t))
 			break;
 	return t;
 }
@@ -207,7 +220,7 @@ static int greeted(struct dfi_source *source, int ret)
 int dfi__source_multicast_greet(struct dfi_source *source, int64_t deadline)
 {
 	struct wait_policy policy = dfi__wait_policy(DFI_WAIT_BLOCK);
-	struct remote *remote = dfi__sender_ring_ring(source->multicast, 0);
+	struct remote *remote = dfi__sender_ring_ring(sender_of(source), 0);
 	struct wait_time time = wait_time(0);
 	_Atomic uint32_t *word =
 	    &((struct ring_header *)(void *)remote->ring)->writer_waits;
@@ -221,7 +234,7 @@ int dfi__source_multicast_greet(struct dfi_source *source, int64_t deadline)
 	/* Wakes the owner when peers leave; pairs with dfi__peers_wake(). */
 	atomic_publish(&source->targets.sleeping, word);
 	do {
-		ret = dfi__sender_ring_greet(source->multicast);
+		ret = dfi__sender_ring_greet(sender_of(source));
 		time.deadline = clock_now_ns() + GREET_NS;
 	} while (!ret &&
 	    !wait_until(
@@ -236,23 +249,25 @@ int dfi__source_multicast_greet(struct dfi_source *source, int64_t deadline)
 	 * broken.
 	 */
 	if (!ret)
-		ret = dfi__sender_ring_greet(source->multicast);
+		ret = dfi__sender_ring_greet(sender_of(source));
 	return ret < 0 ? greeted(source, ret) : 0;
 }
 
 void dfi__source_multicast_close(struct dfi_source *source)
 {
-	if (!source->multicast)
+	struct sender_ring *multicast = sender_of(source);
+
+	if (!multicast)
 		return;
-	dfi__sender_ring_close(source->multicast);
-	free(source->multicast);
-	source->multicast = NULL;
+	dfi__sender_ring_close(multicast);
+	free(multicast);
+	source->replica_writer->shared_ring.multicast = NULL;
 }
 
 void dfi__source_multicast_stop(struct dfi_source *source)
 {
-	if (source->multicast)
-		dfi__sender_ring_stop(source->multicast);
+	if (sender_of(source))
+		dfi__sender_ring_stop(sender_of(source));
 }
 
 /* ---- A target ---------------------------------------------------------- */
@@ -283,17 +298,36 @@ int dfi__target_multicast_open(struct dfi_target *target, int64_t deadline)
 		return ret;
 	config.find = find_source;
 	config.find_arg = target;
-	ret = dfi__receiver_ring_open(&target->multicast, &config,
+	ret = dfi__replicate_target(target);
+	if (ret < 0)
+		return ret;
+	ret = dfi__receiver_ring_open(&replicate_of(target)->multicast, &config,
 	    target->index, target->flow.gap_timeout_us,
 	    target->flow.loss_policy == DFI_LOSS_NOTIFY, target->region,
 	    RING_FIRST_SEGMENT, deadline);
 	if (ret < 0)
 		return dfi__fail_within(ret, "flow '%s': target %u",
 		    target->flow.name, target->index);
+	target->datagrams =
+	    &replicate_of(target)->multicast->end.endpoint->address;
 	for (i = 0; i < target->n_readers; i++)
 		target->readers[i].batch = 1;
 	target->wait.arm = dfi__target_arm_networks;
 	target->wait.arm_arg = target;
 	target->wait.fenced = true;
 	return 0;
+}
+
+bool dfi__target_multicast_follows(struct dfi_target *target, uint32_t source)
+{
+	if (!target->datagrams)
+		return false;
+	dfi__receiver_ring_source_gone(replicate_of(target)->multicast, source);
+	return true;
+}
+
+void dfi__target_multicast_stop(struct dfi_target *target)
+{
+	if (target->datagrams)
+		dfi__receiver_ring_stop(replicate_of(target)->multicast);
 }

@@ -8,6 +8,7 @@
 
 struct dfi_source;
 struct dfi_target;
+struct remote;
 
 /* ---- A source ---------------------------------------------------------- */
 
@@ -30,6 +31,13 @@ int dfi__source_multicast_open(struct dfi_source *source, int64_t deadline);
  */
 int dfi__source_multicast_greet(struct dfi_source *source, int64_t deadline);
 
+/* The remote of a target's ring; NULL: the flow has no datagrams. */
+struct remote *dfi__source_multicast_ring(
+    struct dfi_source *source, uint32_t target);
+
+/* The source goes on without this target. */
+void dfi__source_multicast_forget(struct dfi_source *source, uint32_t target);
+
 /* Report the registry's state of the targets to the protocol. */
 void dfi__source_multicast_look(struct dfi_source *source);
 
@@ -46,5 +54,9 @@ void dfi__source_multicast_close(struct dfi_source *source);
  */
 int dfi__target_multicast_room(struct dfi_target *target);
 int dfi__target_multicast_open(struct dfi_target *target, int64_t deadline);
+
+/* See intake_ops. */
+bool dfi__target_multicast_follows(struct dfi_target *target, uint32_t source);
+void dfi__target_multicast_stop(struct dfi_target *target);
 
 #endif

@@ -9,10 +9,8 @@
 #include "base/error.h"
 #include "base/error_list.h"
 #include "base/log.h"
-#include "buffers/merge.h"
 #include "flows/context/shared_counter.h"
-#include "flows/endpoint/source.h"
-#include "flows/endpoint/target.h"
+#include "state.h"
 
 /* The target that has the sequencer. */
 #define HOLDER 0
@@ -20,7 +18,7 @@
 /* The states of a target and of a source. */
 static inline struct merge *merge_of(const struct dfi_target *target)
 {
-	return target->state;
+	return &replicate_of(target)->merge;
 }
 
 struct order_source {
@@ -62,12 +60,11 @@ static int reserve_sequencer(struct dfi_target *target)
 
 int dfi__order_open_target(struct dfi_target *target)
 {
-	int ret;
+	int ret = dfi__replicate_target(target);
 
-	target->state = calloc(1, sizeof(struct merge));
-	ret = target->state ? dfi__merge_init(merge_of(target),
-				  target->n_readers, MERGE_FIRST_POSITION)
-			    : -ENOMEM;
+	if (!ret)
+		ret = dfi__merge_init(
+		    merge_of(target), target->n_readers, MERGE_FIRST_POSITION);
 	if (ret < 0)
 		return dfi__fail(
 		    ret, "flow '%s': out of memory", target->flow.name);
@@ -79,8 +76,6 @@ void dfi__order_close_target(struct dfi_target *target)
 {
 	if (target->state)
 		dfi__merge_free(merge_of(target));
-	free(target->state);
-	target->state = NULL;
 	target->in_order = false;
 	if (target->sequencer)
 		dfi__shared_counter_destroy(target->sequencer);
