@@ -26,17 +26,6 @@ struct watched {
 	char text[];
 };
 
-/* A key that a watch has reported. */
-struct known_key {
-	struct known_key *next; /* in a watch's expired */
-	uint64_t revision;      /* of its last change */
-	uint64_t created;
-	uint64_t hash; /* of its value */
-	bool missing;
-	bool seen; /* in the answer that is being read */
-	char key[];
-};
-
 /* A change that was kept back. */
 struct late_change {
 	STAILQ_ENTRY(late_change) link;
@@ -136,7 +125,6 @@ void dfi__etcd_watch_free(struct etcd_watch *watch)
 {
 	struct etcd_client *client = etcd_of(watch->base.client);
 	struct watched *watched = watch->watched;
-	struct known_key *known;
 
 	if (client->next_watch == watch)
 		client->next_watch = TAILQ_NEXT(watch, link);
@@ -154,11 +142,7 @@ void dfi__etcd_watch_free(struct etcd_watch *watch)
 			client->n_prefixes[strlen(watched->text)]--;
 		free(watched);
 	}
-	while ((known = watch->expired)) {
-		watch->expired = known->next;
-		free(known);
-	}
-	tdestroy(watch->known, free);
+	dfi__reported_free(&watch->keys);
 	drop_late(watch);
 	free(watch);
 }
@@ -175,30 +159,6 @@ bool dfi__etcd_watch_concerns(const struct etcd_watch *watch, const char *key)
 
 	return watch->watched->exact ? !strcmp(text, key)
 				     : !strncmp(text, key, strlen(text));
-}
-
-static int compare_keys(const void *a, const void *b)
-{
-	return strcmp(((const struct known_key *)a)->key,
-	    ((const struct known_key *)b)->key);
-}
-
-/* Find a key, or add it if requested. NULL: not found, or no memory. */
-static struct known_key *know(
-    struct etcd_watch *watch, const char *key, bool add)
-{
-	size_t size = strlen(key) + 1;
-	struct known_key *new = calloc(1, sizeof(*new) + size);
-	void *node;
-
-	if (!new)
-		return NULL;
-	memcpy(new->key, key, size);
-	node = add ? tsearch(new, &watch->known, compare_keys)
-		   : tfind(new, &watch->known, compare_keys);
-	if (!node || *(struct known_key **)node != new)
-		free(new);
-	return node ? *(struct known_key **)node : NULL;
 }
 
 /* Call fn. Returns whether the watch is still there. */
@@ -252,23 +212,24 @@ static uint64_t hash_of(
 static bool put(struct etcd_watch *watch, const struct etcd_value *value)
 {
 	const struct etcd_client *client = etcd_of(watch->base.client);
-	struct known_key *known = know(watch, value->key, true);
-	struct known_key before;
+	struct reported_key *reported = dfi__reported(
+	    &watch->keys, value->key, true);
+	struct reported_key before;
 	uint64_t hash = hash_of(client, value);
 	bool away;
 
-	if (!known) {
+	if (!reported) {
 		dfi__etcd_restore_gap(etcd_of(watch->base.client));
 		return true;
 	}
-	before = *known;
-	known->seen = true;
+	before = *reported;
+	reported->seen = true;
 	if (value->revision <= before.revision && !before.missing)
 		return true;
-	known->revision = value->revision;
-	known->created = value->created;
-	known->hash = hash;
-	known->missing = false;
+	reported->revision = value->revision;
+	reported->created = value->created;
+	reported->hash = hash;
+	reported->missing = false;
 	/* It has gone and come back, unnoticed. */
 	away = before.revision &&
 	    (before.missing || before.created != value->created);
@@ -281,12 +242,11 @@ static bool put(struct etcd_watch *watch, const struct etcd_value *value)
 
 static bool take_out(struct etcd_watch *watch, const char *key)
 {
-	struct known_key *known = know(watch, key, false);
+	struct reported_key *reported = dfi__reported(&watch->keys, key, false);
 
-	if (!known)
+	if (!reported)
 		return false;
-	tdelete(known, &watch->known, compare_keys);
-	free(known);
+	dfi__reported_forget(&watch->keys, reported);
 	return true;
 }
 
@@ -359,42 +319,28 @@ static void forget_seen(const void *node, VISIT visit, void *arg)
 {
 	(void)arg;
 	if (visit == postorder || visit == leaf)
-		(*(struct known_key *const *)node)->seen = false;
+		(*(struct reported_key *const *)node)->seen = false;
 }
 
 static void note_missing(const void *node, VISIT visit, void *arg)
 {
-	struct known_key *known = *(struct known_key *const *)node;
+	struct reported_key *reported = *(struct reported_key *const *)node;
 
 	(void)arg;
-	if ((visit == postorder || visit == leaf) && !known->seen)
-		known->missing = true;
-}
-
-static void collect_missing(const void *node, VISIT visit, void *arg)
-{
-	struct known_key *known = *(struct known_key *const *)node;
-	struct etcd_watch *watch = arg;
-
-	if ((visit == postorder || visit == leaf) && known->missing) {
-		known->next = watch->expired;
-		watch->expired = known;
-	}
+	if ((visit == postorder || visit == leaf) && !reported->seen)
+		reported->missing = true;
 }
 
 /* Report all missing keys of a watch as deleted. */
 static bool expire(struct etcd_watch *watch)
 {
-	struct known_key *known;
+	struct reported_key *reported;
 	bool stays = true;
 
-	twalk_r(watch->known, collect_missing, watch);
-	for (known = watch->expired; known; known = known->next)
-		tdelete(known, &watch->known, compare_keys);
-	while (stays && (known = watch->expired)) {
-		watch->expired = known->next;
-		stays = report_delete(watch, known->key, 0, false);
-		free(known);
+	dfi__reported_expire(&watch->keys);
+	while (stays && (reported = dfi__reported_take(&watch->keys))) {
+		stays = report_delete(watch, reported->key, 0, false);
+		free(reported);
 	}
 	return stays;
 }
@@ -428,7 +374,7 @@ bool dfi__etcd_watch_fill(struct etcd_watch *watch, const json_t *range,
 	 */
 	if (revision + 1 < client->stream.first)
 		dfi__etcd_restore_gap(client);
-	twalk_r(watch->known, forget_seen, NULL);
+	twalk_r(watch->keys.tree, forget_seen, NULL);
 	for (i = 0; stays && (pair = dfi__json_item(range, "kvs", i)); i++) {
 		if (!dfi__value_read(client, pair, &value))
 			continue;
@@ -436,17 +382,10 @@ bool dfi__etcd_watch_fill(struct etcd_watch *watch, const json_t *range,
 		dfi__value_free(&value);
 	}
 	if (stays)
-		twalk_r(watch->known, note_missing, NULL);
+		twalk_r(watch->keys.tree, note_missing, NULL);
 	if (stays && forgets)
 		stays = expire(watch);
 	return stays && fill_late(watch);
-}
-
-static void mark_missing(const void *node, VISIT visit, void *arg)
-{
-	(void)arg;
-	if (visit == postorder || visit == leaf)
-		(*(struct known_key *const *)node)->missing = true;
 }
 
 void dfi__etcd_watch_read_again(struct etcd_watch *watch, bool anew)
@@ -456,7 +395,7 @@ void dfi__etcd_watch_read_again(struct etcd_watch *watch, bool anew)
 	watch->slot = 0;
 	drop_late(watch);
 	if (anew)
-		twalk_r(watch->known, mark_missing, NULL);
+		dfi__reported_miss(&watch->keys);
 }
 
 void dfi__etcd_watch_report(

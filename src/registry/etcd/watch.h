@@ -13,6 +13,7 @@
 #include <sys/queue.h>
 
 #include "registry/client/ops.h"
+#include "registry/client/reported.h"
 #include "request.h"
 
 struct etcd_client;
@@ -32,8 +33,7 @@ struct etcd_watch {
 	unsigned slot;  /* and awaited: its place in restore.watches + 1 */
 	uint64_t since; /* it has all changes up to this revision */
 	enum registry_event_type reported;
-	void *known; /* a tree of the keys that it has reported */
-	struct known_key *expired;
+	struct reported_keys keys;
 	STAILQ_HEAD(, late_change) late;
 };
 

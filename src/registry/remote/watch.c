@@ -24,45 +24,6 @@
 #include "restore.h"
 #include "state.h"
 
-/* A key that a watch has reported. */
-struct known_key {
-	struct known_key *next; /* in a watch's expired */
-	uint64_t hash;          /* of its value */
-	/* The registry has not named it since the connection is back. */
-	bool missing;
-	char key[];
-};
-
-static int compare_keys(const void *a, const void *b)
-{
-	return strcmp(((const struct known_key *)a)->key,
-	    ((const struct known_key *)b)->key);
-}
-
-/* Find a key, or add it if requested. NULL: not found, or no memory. */
-static struct known_key *know(
-    struct remote_watch *watch, const char *key, bool add)
-{
-	size_t size = strlen(key) + 1;
-	struct known_key *probe = calloc(1, sizeof(*probe) + size);
-	void *node;
-
-	if (!probe)
-		return NULL;
-	memcpy(probe->key, key, size);
-	node = add ? tsearch(probe, &watch->known, compare_keys)
-		   : tfind(probe, &watch->known, compare_keys);
-	if (!node || *(struct known_key **)node != probe)
-		free(probe);
-	return node ? *(struct known_key **)node : NULL;
-}
-
-static void forget(struct remote_watch *watch, struct known_key *known)
-{
-	tdelete(known, &watch->known, compare_keys);
-	free(known);
-}
-
 static int compare_ids(const void *a, const void *b)
 {
 	uint64_t x = ((const struct remote_watch *)a)->id;
@@ -124,29 +85,29 @@ static void deliver(struct remote_client *client, uint64_t id,
 	};
 	struct remote_watch *watch = dfi__watch_find(client, id);
 	bool add = event->type == REGISTRY_PUT, missing;
-	struct known_key *known;
+	struct reported_key *reported;
 	uint64_t hash;
 
 	/* The watch was ended while the event travelled. */
 	if (!watch)
 		return;
-	known = know(watch, event->key, add);
+	reported = dfi__reported(&watch->keys, event->key, add);
 	/* It was deleted before the snapshot, in pages, reached it. */
-	if (!add && !known && !watch->exact)
+	if (!add && !reported && !watch->exact)
 		return;
 	if (!add)
-		forget(watch, known);
-	if (add && !known) {
+		dfi__reported_forget(&watch->keys, reported);
+	if (add && !reported) {
 		dfi__client_lose(client, -ENOMEM, "no memory for its keys");
 		return;
 	}
 	if (add) {
 		hash = hash_value(client, event);
-		missing = known->missing;
-		known->missing = false;
-		if (missing && known->hash == hash)
+		missing = reported->missing;
+		reported->missing = false;
+		if (missing && reported->hash == hash)
 			return;
-		known->hash = hash;
+		reported->hash = hash;
 		gone.key = event->key;
 		if (missing)
 			watch->fn(watch->arg, &gone);
@@ -196,13 +157,6 @@ void dfi__watch_notify(
 	}
 }
 
-static void mark_missing(const void *node, VISIT visit, void *arg)
-{
-	(void)arg;
-	if (visit == postorder || visit == leaf)
-		(*(struct known_key *const *)node)->missing = true;
-}
-
 void dfi__watch_fill(const struct remote_watch *watch,
     Dfi__Registry__Request *request, Dfi__Registry__Watch *op)
 {
@@ -215,8 +169,8 @@ void dfi__watch_fill(const struct remote_watch *watch,
 
 void dfi__watch_refused(struct remote_watch *watch)
 {
-	tdestroy(watch->known, free);
-	watch->known = NULL;
+	tdestroy(watch->keys.tree, free);
+	watch->keys.tree = NULL;
 }
 
 int dfi__watch_renew(struct remote_client *client, struct remote_watch *watch)
@@ -225,7 +179,7 @@ int dfi__watch_renew(struct remote_client *client, struct remote_watch *watch)
 	Dfi__Registry__Watch op;
 	int ret;
 
-	twalk_r(watch->known, mark_missing, NULL);
+	dfi__reported_miss(&watch->keys);
 	dfi__watch_fill(watch, &request, &op);
 	ret = dfi__client_send(client, &request);
 	if (ret)
@@ -237,61 +191,33 @@ int dfi__watch_renew(struct remote_client *client, struct remote_watch *watch)
 								: fail_memory();
 }
 
-static void collect_missing(const void *node, VISIT visit, void *arg)
-{
-	struct known_key *known = *(struct known_key *const *)node;
-	struct remote_watch *watch = arg;
-
-	if ((visit == postorder || visit == leaf) && known->missing) {
-		known->next = watch->expired;
-		watch->expired = known;
-	}
-}
-
-/* Collect all missing keys in one walk. */
-static void take_missing(struct remote_watch *watch)
-{
-	struct known_key *known;
-
-	twalk_r(watch->known, collect_missing, watch);
-	for (known = watch->expired; known; known = known->next)
-		tdelete(known, &watch->known, compare_keys);
-}
-
 void dfi__watch_expire_missing(struct remote_client *client)
 {
 	struct registry_event event = { .type = REGISTRY_DELETE };
 	struct remote_watch *watch;
-	struct known_key *known;
+	struct reported_key *reported;
 
 	TAILQ_FOREACH(watch, &client->watches, link)
 	{
-		take_missing(watch);
+		dfi__reported_expire(&watch->keys);
 	}
 	/* The function may end any watch, see dfi__watch_remove(). */
 	client->next_watch = TAILQ_FIRST(&client->watches);
 	while ((watch = client->next_watch)) {
-		known = watch->expired;
-		if (!known) {
+		reported = dfi__reported_take(&watch->keys);
+		if (!reported) {
 			client->next_watch = TAILQ_NEXT(watch, link);
 			continue;
 		}
-		watch->expired = known->next;
-		event.key = known->key;
+		event.key = reported->key;
 		watch->fn(watch->arg, &event);
-		free(known);
+		free(reported);
 	}
 }
 
 void dfi__watch_free(struct remote_watch *watch)
 {
-	struct known_key *known;
-
-	while ((known = watch->expired)) {
-		watch->expired = known->next;
-		free(known);
-	}
-	tdestroy(watch->known, free);
+	dfi__reported_free(&watch->keys);
 	free(watch->prefix);
 	free(watch);
 }

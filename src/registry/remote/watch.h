@@ -8,9 +8,9 @@
 #include <sys/queue.h>
 
 #include "registry/client/ops.h"
+#include "registry/client/reported.h"
 #include "registry/wire/wire.h"
 
-struct known_key;
 struct remote_client;
 
 struct remote_watch {
@@ -25,8 +25,7 @@ struct remote_watch {
 	bool own;   /* made by dfi__watch_follow(): it may be refused */
 	bool exact; /* only of the key that prefix is */
 	char *prefix;
-	void *known;               /* a tree of known_key, by key */
-	struct known_key *expired; /* out of the tree, and not reported yet */
+	struct reported_keys keys;
 	void (*fn)(void *arg, const struct registry_event *event);
 	void *arg;
 };
