@@ -81,6 +81,53 @@ struct registry_client *open_client(
 	return client;
 }
 
+struct registry_client *open_client_at(struct loop *loop, const char *address)
+{
+	struct registry_client *client = NULL;
+
+	cr_assert_eq(dfi__client_open(loop, address, NULL, 0, soon(), &client),
+	    0, "%s", dfi_errmsg());
+	return client;
+}
+
+int put_text(struct registry_client *client, const char *key, const char *value)
+{
+	return dfi__client_put(
+	    client, key, value, strlen(value), 0, soon(), NULL);
+}
+
+void create_text(struct registry_client *client, const char *key,
+    const char *value, unsigned flags)
+{
+	cr_assert_eq(dfi__client_create(client, key, value, strlen(value),
+			 flags, soon(), NULL),
+	    0, "%s", dfi_errmsg());
+}
+
+uint64_t expect_text(
+    struct registry_client *client, const char *key, const char *expected)
+{
+	struct registry_value value;
+	uint64_t revision;
+
+	cr_assert_eq(dfi__client_get(client, key, soon(), &value), 0, "%s",
+	    dfi_errmsg());
+	cr_assert_str_eq(value.data, expected);
+	revision = value.revision;
+	dfi__registry_value_free(&value);
+	return revision;
+}
+
+size_t count_keys(struct registry_client *client, const char *prefix)
+{
+	struct registry_value *values;
+	size_t n;
+
+	cr_assert_eq(dfi__client_list(client, prefix, soon(), &values, &n), 0);
+	dfi__registry_values_free(values, n);
+	return n;
+}
+
 static void init_waiting(pthread_mutex_t *lock, pthread_cond_t *cond)
 {
 	pthread_condattr_t attr;
@@ -135,6 +182,21 @@ void ear_expect(struct ear *ear, const char *log)
 	memcpy(heard, ear->log, sizeof(heard));
 	pthread_mutex_unlock(&ear->lock);
 	cr_assert_str_eq(heard, log);
+}
+
+struct registry_watch *ears_watch(struct registry_client *owner,
+    struct ear *owner_ear, struct registry_client *watcher, struct ear *ear)
+{
+	struct registry_watch *watch;
+
+	ear_init(owner_ear);
+	ear_init(ear);
+	cr_assert_eq(dfi__client_watch(
+			 owner, "none", ear_hear, owner_ear, soon(), &watch),
+	    0);
+	cr_assert_eq(
+	    dfi__client_watch(watcher, "p/", ear_hear, ear, soon(), &watch), 0);
+	return watch;
 }
 
 static struct {

@@ -40,6 +40,18 @@ struct dfi_registry *start_at(const char *listen);
 struct loop *start_loop(void);
 struct registry_client *open_client(
     struct loop *loop, const struct dfi_registry *registry);
+/* One without security, whose lease ends with the connection, or the grace. */
+struct registry_client *open_client_at(struct loop *loop, const char *address);
+
+int put_text(
+    struct registry_client *client, const char *key, const char *value);
+/* Create a key that must not exist yet. */
+void create_text(struct registry_client *client, const char *key,
+    const char *value, unsigned flags);
+/* Check a value; returns its revision. */
+uint64_t expect_text(
+    struct registry_client *client, const char *key, const char *expected);
+size_t count_keys(struct registry_client *client, const char *prefix);
 
 /* Records a watch's events: "+key=value " "-key " "LOST " "CUT " "BACK ". */
 struct ear {
@@ -53,6 +65,13 @@ void ear_init(struct ear *ear);
 void ear_hear(void *ear, const struct registry_event *event);
 /* Wait until the record is exactly this. */
 void ear_expect(struct ear *ear, const char *log);
+
+/*
+ * Record what two clients hear of the registry: one of no keys, the other of
+ * those below "p/". Returns the other's watch.
+ */
+struct registry_watch *ears_watch(struct registry_client *owner,
+    struct ear *owner_ear, struct registry_client *watcher, struct ear *ear);
 
 /* Collect log lines from now on; wait for a line that has this text. */
 void lines_collect(void);

@@ -34,15 +34,6 @@ static struct loop *loop, *other_loop;
 static struct registry_client *client, *other;
 static struct ear ear;
 
-static struct registry_client *open_with(struct loop *at, const char *address)
-{
-	struct registry_client *new = NULL;
-
-	cr_assert_eq(dfi__client_open(at, address, NULL, 0, soon(), &new), 0,
-	    "%s", dfi_errmsg());
-	return new;
-}
-
 static const char *address;
 
 static void begin(const struct kind *kind)
@@ -59,8 +50,8 @@ static void begin(const struct kind *kind)
 	ear_init(&ear);
 	loop = start_loop();
 	other_loop = start_loop();
-	client = open_with(loop, address);
-	other = open_with(other_loop, address);
+	client = open_client_at(loop, address);
+	other = open_client_at(other_loop, address);
 }
 
 static void end(void)
@@ -93,21 +84,6 @@ static int create(struct registry_client *by, const char *key,
 {
 	return dfi__client_create(
 	    by, key, value, strlen(value), flags, soon(), NULL);
-}
-
-static int put(struct registry_client *by, const char *key, const char *value)
-{
-	return dfi__client_put(by, key, value, strlen(value), 0, soon(), NULL);
-}
-
-static size_t count(struct registry_client *by, const char *prefix)
-{
-	struct registry_value *values;
-	size_t n;
-
-	cr_assert_eq(dfi__client_list(by, prefix, soon(), &values, &n), 0);
-	dfi__registry_values_free(values, n);
-	return n;
 }
 
 /* Wait until a key has this value; NULL: until it is gone. */
@@ -192,8 +168,8 @@ EACH(a_watch_hears_keys_that_exist_and_then_all_changes)
 	struct registry_watch *watch;
 	uint64_t revision;
 
-	cr_assert_eq(put(other, "a/2", "two"), 0);
-	cr_assert_eq(put(client, "a/1", "one"), 0);
+	cr_assert_eq(put_text(other, "a/2", "two"), 0);
+	cr_assert_eq(put_text(client, "a/1", "one"), 0);
 	cr_assert_eq(
 	    dfi__client_watch(client, "a/", ear_hear, &ear, soon(), &watch), 0);
 	cr_assert_str_eq(ear.log, "+a/1=one +a/2=two ");
@@ -202,10 +178,10 @@ EACH(a_watch_hears_keys_that_exist_and_then_all_changes)
 	cr_assert_eq(
 	    dfi__client_delete(other, "a/1", revision - 1, soon()), -ENOENT);
 	cr_assert_eq(dfi__client_delete(other, "a/1", revision, soon()), 0);
-	cr_assert_eq(put(other, "b", "unwatched"), 0);
+	cr_assert_eq(put_text(other, "b", "unwatched"), 0);
 	ear_expect(&ear, "+a/1=one +a/2=two +a/1=new -a/1 ");
 	dfi__client_unwatch(watch);
-	cr_assert_eq(put(other, "a/3", "unheard"), 0);
+	cr_assert_eq(put_text(other, "a/3", "unheard"), 0);
 	cr_assert_eq(
 	    dfi__client_watch_key(client, "b", ear_hear, &ear, soon(), &watch),
 	    0);
@@ -229,8 +205,8 @@ EACH(a_watch_hears_all_changes_in_order)
 	    0);
 	for (i = 0; i < 100; i++) {
 		snprintf(value, sizeof(value), "%d", i);
-		cr_assert_eq(put(i % 2 ? client : other, "k", value), 0);
-		cr_assert_eq(put(other, "other", value), 0);
+		cr_assert_eq(put_text(i % 2 ? client : other, "k", value), 0);
+		cr_assert_eq(put_text(other, "other", value), 0);
 		used += (size_t)snprintf(
 		    expected + used, sizeof(expected) - used, "+k=%d ", i);
 	}
@@ -258,15 +234,15 @@ EACH(a_watch_can_end_itself)
 	cr_assert_eq(
 	    dfi__client_watch(client, "", ear_hear, &control, soon(), &watch),
 	    0);
-	cr_assert_eq(put(other, "a", "1"), 0);
-	cr_assert_eq(put(other, "a", "2"), 0);
+	cr_assert_eq(put_text(other, "a", "1"), 0);
+	cr_assert_eq(put_text(other, "a", "2"), 0);
 	ear_expect(&control, "+a=1 +a=2 ");
 	cr_assert_str_eq(ear.log, "+a=1 ");
 }
 
 EACH(a_client_that_closes_takes_its_leased_keys_along)
 {
-	struct registry_client *third = open_with(loop, address);
+	struct registry_client *third = open_client_at(loop, address);
 	struct registry_watch *watch;
 
 	cr_assert_eq(
@@ -275,8 +251,8 @@ EACH(a_client_that_closes_takes_its_leased_keys_along)
 	cr_assert_eq(create(third, "stays", "x", 0), 0);
 	cr_assert_eq(create(other, "leased", "y", CLIENT_LEASED), -EEXIST);
 	dfi__client_close(third);
-	cr_assert_eq(count(other, "leased"), 0);
-	cr_assert_eq(count(other, "stays"), 1);
+	cr_assert_eq(count_keys(other, "leased"), 0);
+	cr_assert_eq(count_keys(other, "stays"), 1);
 	ear_expect(&ear, "+leased=x +stays=x -leased ");
 }
 
@@ -289,7 +265,7 @@ EACH(a_key_of_another_client_is_left_alone)
 	cr_assert_eq(dfi__client_delete(other, "a", 0, soon()), 0);
 	dfi__client_forget(client, "a");
 	dfi__client_renew(client, "a", "mine", 4);
-	cr_assert_eq(count(client, "a"), 0);
+	cr_assert_eq(count_keys(client, "a"), 0);
 	cr_assert_eq(create(other, "a", "theirs", CLIENT_LEASED), 0);
 	dfi__client_forget(client, "a");
 	dfi__client_renew(client, "a", "mine", 4);
@@ -329,12 +305,12 @@ EACH(a_join_that_fails_leaves_neither_watch_nor_key)
 	};
 	size_t heard;
 
-	cr_assert_eq(put(other, "a", "taken"), 0);
+	cr_assert_eq(put_text(other, "a", "taken"), 0);
 	cr_assert_eq(
 	    dfi__client_join(client, &interest, 1, &entry, soon()), -EEXIST);
 	/* It may have heard what was there, but hears nothing from now on. */
 	heard = ear.used;
-	cr_assert_eq(put(other, "b", "unheard"), 0);
+	cr_assert_eq(put_text(other, "b", "unheard"), 0);
 	cr_assert_eq(dfi__loop_check(loop, soon()), 0);
 	cr_assert_eq(ear.used, heard);
 	ear_init(&ear);
@@ -342,7 +318,7 @@ EACH(a_join_that_fails_leaves_neither_watch_nor_key)
 	cr_assert_eq(dfi__client_join(client, &interest, 1, &entry, soon()), 0);
 	ear_expect(&ear, "+a=taken +b=unheard +c=b ");
 	dfi__client_leave(interest.watch, "c");
-	cr_assert_eq(count(client, "c"), 0);
+	cr_assert_eq(count_keys(client, "c"), 0);
 	await(other, "c", NULL);
 	cr_assert_str_eq(ear.log, "+a=taken +b=unheard +c=b ");
 }
@@ -389,7 +365,7 @@ EACH(a_long_list_comes_whole_and_in_order)
 				 CLIENT_LEASED, soon(), NULL),
 		    0);
 	}
-	cr_assert_eq(put(client, "l", ""), 0);
+	cr_assert_eq(put_text(client, "l", ""), 0);
 	cr_assert_eq(dfi__client_list(client, "k/", soon(), &values, &n), 0);
 	cr_assert_eq(n, 600);
 	for (i = 0; i < n; i++) {
@@ -405,7 +381,7 @@ EACH(a_long_list_comes_whole_and_in_order)
 		snprintf(key, sizeof(key), "k/%03zu", i);
 		dfi__client_forget(client, key);
 	}
-	cr_assert_eq(count(client, "k/"), 0);
+	cr_assert_eq(count_keys(client, "k/"), 0);
 }
 
 EACH(sizes_are_limited)
@@ -428,7 +404,7 @@ EACH(sizes_are_limited)
 	    -EMSGSIZE);
 	cr_assert_eq(
 	    dfi__client_put(client, "", "", 0, 0, soon(), NULL), -EINVAL);
-	cr_assert_eq(put(client, "still", "there"), 0);
+	cr_assert_eq(put_text(client, "still", "there"), 0);
 }
 
 static int get_on_loop(void *arg)

@@ -35,22 +35,13 @@ void *__wrap_malloc(size_t size)
 	return memory_is_short && size >= LARGE ? NULL : __real_malloc(size);
 }
 
-static struct registry_client *open_at(struct loop *at, const char *address)
-{
-	struct registry_client *new = NULL;
-
-	cr_assert_eq(dfi__client_open(at, address, NULL, 0, soon(), &new), 0,
-	    "%s", dfi_errmsg());
-	return new;
-}
-
 static void setup(void)
 {
 	ear_init(&ear);
 	loop = start_loop();
 	other_loop = start_loop();
-	client = open_at(loop, "local:");
-	other = open_at(other_loop, "local:");
+	client = open_client_at(loop, "local:");
+	other = open_client_at(other_loop, "local:");
 }
 
 static void teardown(void)
@@ -63,45 +54,30 @@ static void teardown(void)
 
 TestSuite(local, .init = setup, .fini = teardown);
 
-static int put(struct registry_client *by, const char *key, const char *value)
-{
-	return dfi__client_put(by, key, value, strlen(value), 0, soon(), NULL);
-}
-
-static size_t count(struct registry_client *by, const char *prefix)
-{
-	struct registry_value *values;
-	size_t n;
-
-	cr_assert_eq(dfi__client_list(by, prefix, soon(), &values, &n), 0);
-	dfi__registry_values_free(values, n);
-	return n;
-}
-
 Test(local, another_name_is_another_registry)
 {
-	struct registry_client *apart = open_at(loop, "local:tests");
+	struct registry_client *apart = open_client_at(loop, "local:tests");
 
-	cr_assert_eq(put(client, "a", "1"), 0);
-	cr_assert_eq(count(apart, ""), 0);
-	cr_assert_eq(put(apart, "b", "1"), 0);
-	cr_assert_eq(put(apart, "c", "1"), 0);
-	cr_assert_eq(count(other, ""), 1);
+	cr_assert_eq(put_text(client, "a", "1"), 0);
+	cr_assert_eq(count_keys(apart, ""), 0);
+	cr_assert_eq(put_text(apart, "b", "1"), 0);
+	cr_assert_eq(put_text(apart, "c", "1"), 0);
+	cr_assert_eq(count_keys(other, ""), 1);
 	dfi__client_close(apart);
 }
 
 /* A sanitizer notices what the last client leaves. */
 Test(local, ends_with_the_last_client)
 {
-	struct registry_client *first = open_at(loop, "local:short");
-	struct registry_client *last = open_at(loop, "local:short");
+	struct registry_client *first = open_client_at(loop, "local:short");
+	struct registry_client *last = open_client_at(loop, "local:short");
 
-	cr_assert_eq(put(first, "a", "1"), 0);
+	cr_assert_eq(put_text(first, "a", "1"), 0);
 	dfi__client_close(first);
-	cr_assert_eq(count(last, ""), 1);
+	cr_assert_eq(count_keys(last, ""), 1);
 	dfi__client_close(last);
-	last = open_at(loop, "local:short");
-	cr_assert_eq(count(last, ""), 0);
+	last = open_client_at(loop, "local:short");
+	cr_assert_eq(count_keys(last, ""), 0);
 	dfi__client_close(last);
 }
 
@@ -117,10 +93,10 @@ Test(local, a_client_without_memory_for_an_event_is_lost_and_says_so)
 	    0, "%s", dfi_errmsg());
 	memory_is_short = false;
 	ear_expect(&ear, "LOST ");
-	cr_assert_eq(put(client, "b", "1"), -ENOTCONN);
+	cr_assert_eq(put_text(client, "b", "1"), -ENOTCONN);
 	cr_assert(
 	    strstr(dfi_errmsg(), "no memory for an event"), "%s", dfi_errmsg());
-	cr_assert_eq(put(other, "b", "1"), 0);
+	cr_assert_eq(put_text(other, "b", "1"), 0);
 	cr_assert_str_eq(ear.log, "LOST ");
 	free(large);
 }
@@ -252,8 +228,8 @@ Test(local, many_threads_open_and_close_at_once)
 		cr_assert_null(failed, "%s", (char *)failed);
 	}
 	dfi__client_close(client);
-	client = open_at(loop, "local:crowd");
-	cr_assert_eq(count(client, ""), 0);
+	client = open_client_at(loop, "local:crowd");
+	cr_assert_eq(count_keys(client, ""), 0);
 }
 
 static _Atomic bool forked;
@@ -290,7 +266,7 @@ static int use_in_child(void)
 		return 2;
 	if (dfi__client_get(own, "a", soon(), &value) != -ENOENT)
 		return 3;
-	if (put(own, "b", "1"))
+	if (put_text(own, "b", "1"))
 		return 4;
 	dfi__client_close(own);
 	stop_loop(child_loop);
@@ -305,7 +281,7 @@ Test(local, a_forked_child_begins_with_its_own)
 	int i, status;
 	pid_t pid;
 
-	cr_assert_eq(put(client, "a", "1"), 0);
+	cr_assert_eq(put_text(client, "a", "1"), 0);
 	if (FORKS_BESIDE_CALLS)
 		cr_assert_eq(
 		    pthread_create(&thread, NULL, delete_until_forked, client),
@@ -323,5 +299,5 @@ Test(local, a_forked_child_begins_with_its_own)
 		pthread_join(thread, &failed);
 		cr_assert_null(failed, "%s", (char *)failed);
 	}
-	cr_assert_eq(count(other, ""), 1);
+	cr_assert_eq(count_keys(other, ""), 1);
 }

@@ -24,22 +24,13 @@ static struct ear owner_ear, ear;
 
 static void setup(void)
 {
-	struct registry_watch *ignored;
-
 	lines_collect();
 	address = fresh_address("socket");
 	registry = start_at(address);
 	loop = start_loop();
 	owner = open_client(loop, registry);
 	watcher = open_client(loop, registry);
-	ear_init(&owner_ear);
-	ear_init(&ear);
-	cr_assert_eq(dfi__client_watch(
-			 owner, "none", ear_hear, &owner_ear, soon(), &ignored),
-	    0);
-	cr_assert_eq(
-	    dfi__client_watch(watcher, "p/", ear_hear, &ear, soon(), &watch),
-	    0);
+	watch = ears_watch(owner, &owner_ear, watcher, &ear);
 }
 
 static void teardown(void)
@@ -51,24 +42,6 @@ static void teardown(void)
 }
 
 TestSuite(restore, .init = setup, .fini = teardown, .timeout = 300);
-
-static void put(struct registry_client *client, const char *key,
-    const char *value, unsigned flags)
-{
-	cr_assert_eq(dfi__client_create(client, key, value, strlen(value),
-			 flags, soon(), NULL),
-	    0, "%s", dfi_errmsg());
-}
-
-static void expect_value(const char *key, const char *expected)
-{
-	struct registry_value value;
-
-	cr_assert_eq(dfi__client_get(watcher, key, soon(), &value), 0, "%s",
-	    dfi_errmsg());
-	cr_assert_str_eq(value.data, expected);
-	dfi__registry_value_free(&value);
-}
 
 /* Stop the registry; the owner knows it. */
 static void lose(void)
@@ -84,15 +57,15 @@ static void bring_back(void)
 
 Test(restore, keys_and_watches_are_there_again_and_nothing_is_heard_of_it)
 {
-	put(owner, "p/1", "a", CLIENT_LEASED);
-	put(owner, "p/2", "b", CLIENT_LEASED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
+	create_text(owner, "p/2", "b", CLIENT_LEASED);
 	ear_expect(&ear, "+p/1=a +p/2=b ");
 	lose();
 	bring_back();
 	ear_expect(&owner_ear, "LOST BACK ");
 	ear_expect(&ear, "+p/1=a +p/2=b LOST BACK ");
-	expect_value("p/1", "a");
-	expect_value("p/2", "b");
+	expect_text(watcher, "p/1", "a");
+	expect_text(watcher, "p/2", "b");
 	/* The watch lives, and so does the lease. */
 	cr_assert_eq(dfi__client_delete(owner, "p/1", 0, soon()), 0);
 	ear_expect(&ear, "+p/1=a +p/2=b LOST BACK -p/1 ");
@@ -107,7 +80,7 @@ Test(restore, a_registry_may_be_lost_many_times)
 	char heard[256] = "+p/1=a ", by_owner[256] = "";
 	int i;
 
-	put(owner, "p/1", "a", CLIENT_LEASED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
 	ear_expect(&ear, heard);
 	for (i = 0; i < 5; i++) {
 		dfi_registry_stop(registry);
@@ -120,7 +93,7 @@ Test(restore, a_registry_may_be_lost_many_times)
 		ear_expect(&ear, heard);
 		strcat(by_owner, "BACK ");
 		ear_expect(&owner_ear, by_owner);
-		expect_value("p/1", "a");
+		expect_text(watcher, "p/1", "a");
 	}
 }
 
@@ -133,7 +106,7 @@ Test(restore, more_keys_than_are_sent_at_once)
 
 	for (i = 0; i < 300; i++) {
 		snprintf(key, sizeof(key), "many/%03d", i);
-		put(owner, key, key, CLIENT_LEASED);
+		create_text(owner, key, key, CLIENT_LEASED);
 	}
 	lose();
 	bring_back();
@@ -151,7 +124,7 @@ Test(restore, who_does_not_come_back_is_gone_after_the_grace)
 	int64_t begin;
 
 	dfi__client_set_grace(watcher, 400);
-	put(owner, "p/1", "a", CLIENT_LEASED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
 	ear_expect(&ear, "+p/1=a ");
 	lose();
 	dfi__client_close(owner);
@@ -206,7 +179,7 @@ Test(restore, many_that_do_not_come_back_are_gone_at_once)
 	dfi__client_set_grace(watcher, 400);
 	for (i = 0; i < N_GONE; i++) {
 		snprintf(key, sizeof(key), "gone/%05d", i);
-		put(owner, key, "", CLIENT_LEASED);
+		create_text(owner, key, "", CLIENT_LEASED);
 	}
 	cr_assert_eq(dfi__client_watch(watcher, "gone/", count_gone, &gone,
 			 soon(), &gone.watch),
@@ -225,7 +198,7 @@ Test(restore, a_key_of_another_value_is_another_one)
 {
 	struct registry_client *other;
 
-	put(owner, "p/1", "a", CLIENT_LEASED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
 	ear_expect(&ear, "+p/1=a ");
 	lose();
 	dfi__client_close(owner);
@@ -233,7 +206,7 @@ Test(restore, a_key_of_another_value_is_another_one)
 	bring_back();
 	other = open_client(loop, registry);
 	ear_expect(&ear, "+p/1=a LOST BACK ");
-	put(other, "p/1", "b", CLIENT_LEASED);
+	create_text(other, "p/1", "b", CLIENT_LEASED);
 	ear_expect(&ear, "+p/1=a LOST BACK -p/1 +p/1=b ");
 	owner = other;
 }
@@ -242,14 +215,14 @@ Test(restore, what_was_deleted_meanwhile_stays_deleted)
 {
 	struct registry_value value;
 
-	put(owner, "own", "a", CLIENT_LEASED);
-	put(owner, "forgotten", "a", CLIENT_LEASED);
-	put(owner, "shared", "a", CLIENT_LEASED | CLIENT_SHARED);
-	put(owner, "lasting", "a", CLIENT_SHARED);
+	create_text(owner, "own", "a", CLIENT_LEASED);
+	create_text(owner, "forgotten", "a", CLIENT_LEASED);
+	create_text(owner, "shared", "a", CLIENT_LEASED | CLIENT_SHARED);
+	create_text(owner, "lasting", "a", CLIENT_SHARED);
 	cr_assert_eq(dfi__client_delete(owner, "own", 0, soon()), 0);
 	cr_assert_eq(dfi__client_delete(watcher, "shared", 0, soon()), 0);
 	/* Events come before answers: after this the owner knows. */
-	expect_value("lasting", "a");
+	expect_text(watcher, "lasting", "a");
 	cr_assert_eq(dfi__client_get(owner, "shared", soon(), &value), -ENOENT);
 	lose();
 	dfi__client_forget(owner, "forgotten");
@@ -261,7 +234,7 @@ Test(restore, what_was_deleted_meanwhile_stays_deleted)
 	    dfi__client_get(watcher, "shared", soon(), &value), -ENOENT);
 	cr_assert_eq(
 	    dfi__client_get(watcher, "forgotten", soon(), &value), -ENOENT);
-	expect_value("lasting", "a");
+	expect_text(watcher, "lasting", "a");
 }
 
 Test(restore, calls_are_refused_with_the_reason_meanwhile)
@@ -289,7 +262,7 @@ Test(restore, calls_are_refused_with_the_reason_meanwhile)
 
 Test(restore, a_watch_can_be_ended_and_a_client_closed_meanwhile)
 {
-	put(owner, "p/1", "a", CLIENT_LEASED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
 	ear_expect(&ear, "+p/1=a ");
 	lose();
 	ear_expect(&ear, "+p/1=a LOST ");
@@ -299,13 +272,13 @@ Test(restore, a_watch_can_be_ended_and_a_client_closed_meanwhile)
 	ear_expect(&owner_ear, "LOST BACK ");
 	cr_assert_str_eq(ear.log, "+p/1=a LOST ");
 	watcher = open_client(loop, registry);
-	expect_value("p/1", "a");
+	expect_text(watcher, "p/1", "a");
 }
 
 Test(restore, a_value_that_nobody_waited_for_is_there_again)
 {
-	put(owner, "p/1", "a", CLIENT_LEASED);
-	put(watcher, "other", "a", CLIENT_LEASED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
+	create_text(watcher, "other", "a", CLIENT_LEASED);
 	dfi__client_renew(owner, "p/1", "b", 1);
 	dfi__client_renew(owner, "other", "b", 1);
 	ear_expect(&ear, "+p/1=a +p/1=b ");
@@ -313,8 +286,8 @@ Test(restore, a_value_that_nobody_waited_for_is_there_again)
 	bring_back();
 	ear_expect(&owner_ear, "LOST BACK ");
 	ear_expect(&ear, "+p/1=a +p/1=b LOST BACK ");
-	expect_value("p/1", "b");
-	expect_value("other", "a");
+	expect_text(watcher, "p/1", "b");
+	expect_text(watcher, "other", "a");
 }
 
 /* ---- A registry that is lost again while a client is at it --------------- */
@@ -444,7 +417,7 @@ static void start_play(
 	cr_assert_eq(dfi__client_open(loop, play->fake.address, NULL,
 			 play->lease_ms, soon(), &owner),
 	    0, "%s", dfi_errmsg());
-	put(owner, "key", "value", CLIENT_LEASED);
+	create_text(owner, "key", "value", CLIENT_LEASED);
 }
 
 static void end_play(struct play *play)
@@ -644,7 +617,7 @@ static void change_early(bool answered)
 	struct play play = { .answered = answered };
 
 	start_play(&play, hear_change);
-	put(owner, "other", "value", CLIENT_LEASED);
+	create_text(owner, "other", "value", CLIENT_LEASED);
 	sem_wait(&play.greeting);
 	dfi__client_renew(owner, "key", "later", 5);
 	sem_post(&play.forgotten);
@@ -856,7 +829,7 @@ Test(restore_again, a_watch_that_is_not_needed_may_be_refused)
 
 	start_play(&play, be_short_of_watches);
 	dfi__client_set_grace(owner, 100);
-	put(owner, "shared", "value", CLIENT_SHARED);
+	create_text(owner, "shared", "value", CLIENT_SHARED);
 	cr_assert_eq(dfi__client_watch(
 			 owner, "a/", ear_hear, &play.ear, soon(), &needed),
 	    0);
@@ -955,7 +928,7 @@ Test(restore_again, a_key_whose_last_put_was_not_answered_stays)
 	struct registry_client *client;
 
 	client = start_relay(&relay, break_before_an_answer);
-	put(client, "key", "a", CLIENT_LEASED);
+	create_text(client, "key", "a", CLIENT_LEASED);
 	cr_assert_eq(dfi__client_put(client, "key", "b", 1, CLIENT_LEASED,
 			 deadline_in_ms(100), NULL),
 	    -ETIMEDOUT);
@@ -963,7 +936,7 @@ Test(restore_again, a_key_whose_last_put_was_not_answered_stays)
 	sem_post(&relay.play.forgotten);
 	lines_wait("is back");
 	ear_expect(&ear, "+key=a +key=b +old= +key=a -old ");
-	expect_value("key", "a");
+	expect_text(watcher, "key", "a");
 	cr_assert_eq(lines_count("somebody else's"), 0);
 	end_relay(&relay, client);
 }
@@ -1001,8 +974,8 @@ Test(restore_again, a_key_that_was_given_up_meanwhile_goes)
 	struct registry_client *client;
 
 	client = start_relay(&relay, keep_the_old_one);
-	put(client, "kept", "a", CLIENT_LEASED);
-	put(client, "closed", "a", CLIENT_LEASED);
+	create_text(client, "kept", "a", CLIENT_LEASED);
+	create_text(client, "closed", "a", CLIENT_LEASED);
 	sem_post(&relay.play.greeting);
 	lines_wait("is lost");
 	dfi__client_retire(client, "closed", "last", 4);
@@ -1010,7 +983,7 @@ Test(restore_again, a_key_that_was_given_up_meanwhile_goes)
 	lines_wait("is back");
 	ear_expect(&ear, "+kept=a +closed=a +kept=a -closed ");
 	/* It can be had again at once. */
-	put(client, "closed", "b", CLIENT_LEASED);
+	create_text(client, "closed", "b", CLIENT_LEASED);
 	ear_expect(&ear, "+kept=a +closed=a +kept=a -closed +closed=b ");
 	end_relay(&relay, client);
 }

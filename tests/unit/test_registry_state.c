@@ -69,16 +69,6 @@ static void remove_state(void)
 	rmdir(directory);
 }
 
-/* Its lease ends with the connection, or with the grace. */
-static struct registry_client *open_at(struct loop *at)
-{
-	struct registry_client *client;
-
-	cr_assert_eq(dfi__client_open(at, address, NULL, 0, soon(), &client), 0,
-	    "%s", dfi_errmsg());
-	return client;
-}
-
 static void prepare(void)
 {
 	lines_collect();
@@ -90,22 +80,13 @@ static void prepare(void)
 
 static void setup(void)
 {
-	struct registry_watch *ignored;
-
 	prepare();
 	start();
 	loop = start_loop();
 	watcher_loop = start_loop();
-	owner = open_at(loop);
-	watcher = open_at(watcher_loop);
-	ear_init(&owner_ear);
-	ear_init(&ear);
-	cr_assert_eq(dfi__client_watch(
-			 owner, "none", ear_hear, &owner_ear, soon(), &ignored),
-	    0);
-	cr_assert_eq(
-	    dfi__client_watch(watcher, "p/", ear_hear, &ear, soon(), &watch),
-	    0);
+	owner = open_client_at(loop, address);
+	watcher = open_client_at(watcher_loop, address);
+	watch = ears_watch(owner, &owner_ear, watcher, &ear);
 }
 
 static void teardown(void)
@@ -118,26 +99,6 @@ static void teardown(void)
 }
 
 TestSuite(state, .init = setup, .fini = teardown, .timeout = 300);
-
-static void put(const char *key, const char *value, unsigned flags)
-{
-	cr_assert_eq(dfi__client_create(
-			 owner, key, value, strlen(value), flags, soon(), NULL),
-	    0, "%s", dfi_errmsg());
-}
-
-static uint64_t expect_value(const char *key, const char *expected)
-{
-	struct registry_value value;
-	uint64_t revision;
-
-	cr_assert_eq(dfi__client_get(watcher, key, soon(), &value), 0, "%s",
-	    dfi_errmsg());
-	cr_assert_str_eq(value.data, expected);
-	revision = value.revision;
-	dfi__registry_value_free(&value);
-	return revision;
-}
 
 static void expect_none(const char *key)
 {
@@ -177,23 +138,23 @@ Test(state, keys_survive_and_are_not_set_again)
 {
 	uint64_t leased, lasting, unkept;
 
-	put("p/leased", "a", CLIENT_LEASED);
-	put("p/lasting", "b", CLIENT_SHARED);
-	put("unkept", "c", 0);
-	leased = expect_value("p/leased", "a");
-	lasting = expect_value("p/lasting", "b");
-	unkept = expect_value("unkept", "c");
+	create_text(owner, "p/leased", "a", CLIENT_LEASED);
+	create_text(owner, "p/lasting", "b", CLIENT_SHARED);
+	create_text(owner, "unkept", "c", 0);
+	leased = expect_text(watcher, "p/leased", "a");
+	lasting = expect_text(watcher, "p/lasting", "b");
+	unkept = expect_text(watcher, "unkept", "c");
 	lose();
 	come_back();
 	ear_expect(&ear, "+p/leased=a +p/lasting=b LOST BACK ");
-	cr_assert_eq(expect_value("p/leased", "a"), leased);
-	cr_assert_eq(expect_value("p/lasting", "b"), lasting);
-	cr_assert_eq(expect_value("unkept", "c"), unkept);
+	cr_assert_eq(expect_text(watcher, "p/leased", "a"), leased);
+	cr_assert_eq(expect_text(watcher, "p/lasting", "b"), lasting);
+	cr_assert_eq(expect_text(watcher, "unkept", "c"), unkept);
 	/* The lease is the client's again: its keys end with it. */
 	dfi__client_close(owner);
 	ear_expect(&ear, "+p/leased=a +p/lasting=b LOST BACK -p/leased ");
-	owner = open_at(loop);
-	expect_value("p/lasting", "b");
+	owner = open_client_at(loop, address);
+	expect_text(watcher, "p/lasting", "b");
 }
 
 Test(state, a_registry_may_be_restarted_many_times)
@@ -202,8 +163,8 @@ Test(state, a_registry_may_be_restarted_many_times)
 	uint64_t revision;
 	int i;
 
-	put("p/1", "a", CLIENT_LEASED);
-	revision = expect_value("p/1", "a");
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
+	revision = expect_text(watcher, "p/1", "a");
 	for (i = 0; i < 5; i++) {
 		dfi_registry_stop(registry);
 		strcat(heard, "LOST ");
@@ -215,7 +176,7 @@ Test(state, a_registry_may_be_restarted_many_times)
 		ear_expect(&ear, heard);
 		strcat(by_owner, "BACK ");
 		ear_expect(&owner_ear, by_owner);
-		cr_assert_eq(expect_value("p/1", "a"), revision);
+		cr_assert_eq(expect_text(watcher, "p/1", "a"), revision);
 	}
 }
 
@@ -228,7 +189,7 @@ Test(state, more_keys_than_a_page_are_resumed)
 
 	for (i = 0; i < 1500; i++) {
 		snprintf(key, sizeof(key), "many/%0300d", i);
-		put(key, "value", CLIENT_LEASED);
+		create_text(owner, key, "value", CLIENT_LEASED);
 	}
 	cr_assert_eq(dfi__client_list(watcher, "", soon(), &values, &n), 0);
 	cr_assert_eq(n, 1500);
@@ -236,8 +197,8 @@ Test(state, more_keys_than_a_page_are_resumed)
 	lose();
 	come_back();
 	/* The next change is the first one since. */
-	put("p/1", "a", 0);
-	cr_assert_eq(expect_value("p/1", "a"), 1501);
+	create_text(owner, "p/1", "a", 0);
+	cr_assert_eq(expect_text(watcher, "p/1", "a"), 1501);
 	cr_assert_eq(dfi__client_list(watcher, "m", soon(), &values, &n), 0);
 	cr_assert_eq(n, 1500);
 	dfi__registry_values_free(values, n);
@@ -247,8 +208,8 @@ Test(state, who_does_not_come_back_is_gone_after_the_grace)
 {
 	int64_t begin;
 
-	put("p/1", "a", CLIENT_LEASED);
-	put("p/2", "b", CLIENT_SHARED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
+	create_text(owner, "p/2", "b", CLIENT_SHARED);
 	lose();
 	dfi__client_close(owner);
 	begin = clock_now_ns();
@@ -256,8 +217,8 @@ Test(state, who_does_not_come_back_is_gone_after_the_grace)
 	ear_expect(&ear, "+p/1=a +p/2=b LOST BACK -p/1 ");
 	cr_assert_geq(clock_now_ns() - begin, GRACE_MS * NS_PER_MS);
 	lines_wait("did not come back");
-	owner = open_at(loop);
-	expect_value("p/2", "b");
+	owner = open_client_at(loop, address);
+	expect_text(watcher, "p/2", "b");
 	/* Its end is stored as well. */
 	dfi_registry_stop(registry);
 	start();
@@ -301,9 +262,9 @@ static void release_owner(void)
 
 Test(state, what_was_changed_or_given_up_meanwhile_is_put_right)
 {
-	put("p/changed", "a", CLIENT_LEASED);
-	put("p/forgotten", "a", CLIENT_LEASED);
-	put("p/same", "a", CLIENT_LEASED);
+	create_text(owner, "p/changed", "a", CLIENT_LEASED);
+	create_text(owner, "p/forgotten", "a", CLIENT_LEASED);
+	create_text(owner, "p/same", "a", CLIENT_LEASED);
 	ear_expect(&ear, "+p/changed=a +p/forgotten=a +p/same=a ");
 	lose();
 	dfi__client_renew(owner, "p/changed", "b", 1);
@@ -315,14 +276,14 @@ Test(state, what_was_changed_or_given_up_meanwhile_is_put_right)
 	ear_expect(&ear,
 	    "+p/changed=a +p/forgotten=a +p/same=a LOST BACK "
 	    "-p/forgotten +p/changed=b ");
-	expect_value("p/changed", "b");
+	expect_text(watcher, "p/changed", "b");
 	expect_none("p/forgotten");
 }
 
 Test(state, what_others_delete_before_its_owner_is_back_stays_deleted)
 {
-	put("p/lasting", "b", CLIENT_SHARED);
-	put("p/leased", "a", CLIENT_LEASED | CLIENT_SHARED);
+	create_text(owner, "p/lasting", "b", CLIENT_SHARED);
+	create_text(owner, "p/leased", "a", CLIENT_LEASED | CLIENT_SHARED);
 	lose();
 	hold_owner();
 	cr_assert_eq(try_start(state, 60000), 0);
@@ -340,15 +301,15 @@ Test(state, a_registry_without_it_is_restored_by_its_clients_as_before)
 {
 	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
 
-	put("p/1", "a", CLIENT_LEASED);
-	put("p/2", "b", CLIENT_SHARED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
+	create_text(owner, "p/2", "b", CLIENT_SHARED);
 	lose();
 	attr.listen = address;
 	cr_assert_eq(dfi_registry_start(&attr, &registry), 0);
 	ear_expect(&owner_ear, "LOST BACK ");
 	await_watcher();
-	expect_value("p/1", "a");
-	expect_value("p/2", "b");
+	expect_text(watcher, "p/1", "a");
+	expect_text(watcher, "p/2", "b");
 	/* And so is one that begins with an empty state. */
 	dfi_registry_stop(registry);
 	ear_expect(&owner_ear, "LOST BACK LOST ");
@@ -357,8 +318,8 @@ Test(state, a_registry_without_it_is_restored_by_its_clients_as_before)
 	start();
 	ear_expect(&owner_ear, "LOST BACK LOST BACK ");
 	await_watcher();
-	expect_value("p/1", "a");
-	expect_value("p/2", "b");
+	expect_text(watcher, "p/1", "a");
+	expect_text(watcher, "p/2", "b");
 	/* Also after one that had nothing to restore. */
 	dfi_registry_stop(registry);
 	ear_expect(&owner_ear, "LOST BACK LOST BACK LOST ");
@@ -369,8 +330,8 @@ Test(state, a_registry_without_it_is_restored_by_its_clients_as_before)
 	cr_assert_eq(dfi_registry_start(&attr, &registry), 0);
 	ear_expect(&owner_ear, "LOST BACK LOST BACK LOST BACK LOST BACK ");
 	await_watcher();
-	expect_value("p/1", "a");
-	expect_value("p/2", "b");
+	expect_text(watcher, "p/1", "a");
+	expect_text(watcher, "p/2", "b");
 }
 
 static void copy_journal(const char *from, const char *to)
@@ -384,23 +345,23 @@ static void copy_journal(const char *from, const char *to)
 
 Test(state, an_older_copy_of_it_is_noticed)
 {
-	put("p/1", "a", CLIENT_LEASED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
 	copy_journal("journal", "copy");
-	put("p/2", "b", CLIENT_LEASED);
-	put("p/3", "c", CLIENT_SHARED);
+	create_text(owner, "p/2", "b", CLIENT_LEASED);
+	create_text(owner, "p/3", "c", CLIENT_SHARED);
 	lose();
 	copy_journal("copy", "journal");
 	come_back();
-	expect_value("p/1", "a");
-	expect_value("p/2", "b");
-	expect_value("p/3", "c");
+	expect_text(watcher, "p/1", "a");
+	expect_text(watcher, "p/2", "b");
+	expect_text(watcher, "p/3", "c");
 	/* And the next time all is as usual. */
 	dfi_registry_stop(registry);
 	ear_expect(&owner_ear, "LOST BACK LOST ");
 	start();
 	ear_expect(&owner_ear, "LOST BACK LOST BACK ");
 	await_watcher();
-	expect_value("p/3", "c");
+	expect_text(watcher, "p/3", "c");
 }
 
 /* ---- A journal of other clients ------------------------------------------ */
@@ -494,7 +455,7 @@ Test(state_owners, processes_that_have_ended_lose_their_keys_at_once)
 	write_leases(grants, 5);
 	cr_assert_eq(try_start(state, 600000), 0, "%s", dfi_errmsg());
 	loop = start_loop();
-	watcher = open_at(loop);
+	watcher = open_client_at(loop, address);
 	ear_init(&ear);
 	cr_assert_eq(
 	    dfi__client_watch(watcher, "p/", ear_hear, &ear, soon(), &watch),
@@ -503,11 +464,11 @@ Test(state_owners, processes_that_have_ended_lose_their_keys_at_once)
 	raw_connect(&raw, address);
 	cr_assert_eq(raw_join(&raw, 14, 1), 0);
 	raw_close(&raw);
-	expect_value("p/0", "");
+	expect_text(watcher, "p/0", "");
 	expect_none("p/1");
 	expect_none("p/2");
-	expect_value("p/3", "");
-	expect_value("p/4", "");
+	expect_text(watcher, "p/3", "");
+	expect_text(watcher, "p/4", "");
 	dfi__client_close(watcher);
 	stop_loop(loop);
 	dfi_registry_stop(registry);
@@ -543,14 +504,14 @@ Test(state_owners, a_stopped_process_keeps_its_keys_until_it_ends)
 	write_leases(grants, 2);
 	start();
 	loop = start_loop();
-	watcher = open_at(loop);
+	watcher = open_client_at(loop, address);
 	ear_init(&ear);
 	cr_assert_eq(
 	    dfi__client_watch(watcher, "p/", ear_hear, &ear, soon(), &watch),
 	    0);
 	/* The grace is over. */
 	ear_expect(&ear, "+p/0= +p/1= -p/1 ");
-	expect_value("p/0", "");
+	expect_text(watcher, "p/0", "");
 	kill(pid, SIGKILL);
 	ear_expect(&ear, "+p/0= +p/1= -p/1 -p/0 ");
 	waitpid(pid, NULL, 0);
@@ -606,16 +567,16 @@ static void await_recovery(void)
 
 Test(state_full, changes_are_refused_with_the_reason_and_reads_go_on)
 {
-	put("p/1", "a", CLIENT_LEASED);
-	put("lasting", "b", CLIENT_SHARED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
+	create_text(owner, "lasting", "b", CLIENT_SHARED);
 	atomic_store(&sync_error, -ENOSPC);
 	refuses(-ENOSPC, "No space left");
 	refuses(-ENOSPC, "make room");
 	cr_assert_eq(dfi__client_delete(owner, "lasting", 0, soon()), -ENOSPC);
 	cr_assert_eq(dfi__client_put(owner, "lasting", "c", 1, 0, soon(), NULL),
 	    -ENOSPC);
-	expect_value("p/1", "a");
-	expect_value("lasting", "b");
+	expect_text(watcher, "p/1", "a");
+	expect_text(watcher, "lasting", "b");
 	expect_none("p/refused");
 	ear_expect(&ear, "+p/1=a ");
 	atomic_store(&sync_error, 0);
@@ -626,7 +587,7 @@ Test(state_full, changes_are_refused_with_the_reason_and_reads_go_on)
 	come_back();
 	ear_expect(&ear, "+p/1=a +p/late=x LOST BACK ");
 	expect_none("p/refused");
-	expect_value("lasting", "b");
+	expect_text(watcher, "lasting", "b");
 }
 
 Test(state_full, an_error_of_the_disk_is_reported)
@@ -640,12 +601,12 @@ Test(state_full, an_error_of_the_disk_is_reported)
 
 Test(state_full, the_end_of_a_client_is_reported_and_stored_later)
 {
-	struct registry_client *other = open_at(loop);
+	struct registry_client *other = open_client_at(loop, address);
 
 	cr_assert_eq(dfi__client_create(
 			 other, "p/other", "x", 1, CLIENT_LEASED, soon(), NULL),
 	    0);
-	put("p/1", "a", CLIENT_LEASED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
 	ear_expect(&ear, "+p/other=x +p/1=a ");
 	atomic_store(&sync_error, -ENOSPC);
 	dfi__client_close(other);
@@ -757,10 +718,10 @@ Test(state_full, changes_that_depend_on_each_other_are_made_in_their_order)
 	ear_expect(&ear, "+p/a= +p/b= -p/a -p/b +p/a= +p/a= -p/a ");
 	/* What was written down is what was done. */
 	cr_assert_eq(lines_count("state directory"), 0);
-	put("p/c", "c", CLIENT_LEASED);
+	create_text(owner, "p/c", "c", CLIENT_LEASED);
 	lose();
 	come_back();
-	cr_assert_eq(expect_value("p/c", "c"), 8);
+	cr_assert_eq(expect_text(watcher, "p/c", "c"), 8);
 	expect_none("p/a");
 }
 
@@ -793,7 +754,7 @@ Test(state_full, the_journal_does_not_grow_without_end)
 	int i;
 
 	memset(value, 'v', sizeof(value) - 1);
-	put("p/1", "a", CLIENT_LEASED);
+	create_text(owner, "p/1", "a", CLIENT_LEASED);
 	for (i = 0; i < 300; i++)
 		cr_assert_eq(dfi__client_put(owner, "large", value,
 				 sizeof(value) - 1, 0, soon(), NULL),
@@ -804,8 +765,8 @@ Test(state_full, the_journal_does_not_grow_without_end)
 	cr_assert_eq(st.st_mode & 07777, 0600);
 	lose();
 	come_back();
-	expect_value("large", value);
-	expect_value("p/1", "a");
+	expect_text(watcher, "large", value);
+	expect_text(watcher, "p/1", "a");
 	ear_expect(&ear, "+p/1=a LOST BACK ");
 }
 

@@ -9,17 +9,13 @@
 
 #include <dfi/error.h>
 
-#include "buffers/replica_writer.h"
+#include "counted.h"
 #include "fake_transport.h"
 
 enum {
 	N_RINGS = 3,
-	TUPLE = 8,
-	SEGMENT_TUPLES = 5,
 	N_SEGMENTS = 50,
 };
-
-static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
 
 static uint32_t parts; /* of the segments' headers */
 static bool buffered;  /* the data sent over the network */
@@ -110,47 +106,16 @@ static void stop(struct fixture *f)
 		fake_ring_stop(&f->rings[i]);
 }
 
-static uint32_t tuples_of(uint64_t n)
-{
-	return n % 3 ? SEGMENT_TUPLES : 1 + (uint32_t)n % SEGMENT_TUPLES;
-}
-
-/* Segment n of a stream whose tuples count. 1, or 0 without room. */
-static int send(
-    struct replica_writer *replica_writer, uint64_t n, uint64_t *tuple)
-{
-	int ret = dfi__replica_open(replica_writer);
-	uint32_t i;
-
-	cr_assert_geq(ret, 0, "%s", dfi_errmsg());
-	if (!ret)
-		return 0;
-	for (i = 0; i < tuples_of(n); i++, ++*tuple)
-		memcpy(replica_writer->lane.segment + (size_t)i * TUPLE, tuple,
-		    TUPLE);
-	cr_assert_eq(
-	    dfi__replica_publish(replica_writer, (uint64_t)i * TUPLE), 0);
-	return 1;
-}
-
 /* Take and give back one segment of a ring, if there is one. */
 static bool take(struct fixture *f, uint32_t ring)
 {
 	struct reader *reader = &f->rings[ring].reader;
-	const char *payload;
-	uint64_t bytes, at, tuple;
 
 	if (!reader_ready(reader))
 		fake_ring_arrive(&f->rings[ring]);
 	if (!reader_ready(reader))
 		return false;
-	cr_assert_eq(
-	    reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
-	for (at = 0; at < bytes; at += TUPLE) {
-		memcpy(&tuple, payload + at, TUPLE);
-		cr_assert_eq(tuple, f->taken[ring]++, "ring %u", ring);
-	}
-	cr_assert_eq(reader_release(reader), 0);
+	counted_take(reader, ring, &f->taken[ring]);
 	return true;
 }
 
@@ -182,7 +147,7 @@ static void stream(struct fixture *f)
 	uint32_t i;
 
 	for (step = 0; n < N_SEGMENTS; step++) {
-		n += (uint64_t)send(&f->replica_writer, n, &sent);
+		n += (uint64_t)counted_send(&f->replica_writer, n, &sent);
 		for (i = 0; i < N_RINGS; i++)
 			if (step % (i + 1) == 0)
 				take(f, i);
@@ -215,7 +180,7 @@ static void fill(struct fixture *f)
 	uint32_t count = f->rings[0].geometry.segment_count, i, ring;
 	uint64_t n, sent = 0;
 
-	for (n = 0; send(&f->replica_writer, n, &sent); n++)
+	for (n = 0; counted_send(&f->replica_writer, n, &sent); n++)
 		;
 	cr_assert_eq(n, count);
 	/* All but one have room again. */
@@ -225,7 +190,7 @@ static void fill(struct fixture *f)
 		for (i = 0; i < count; i++)
 			cr_assert(take(f, ring));
 	}
-	cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
+	cr_assert_eq(counted_send(&f->replica_writer, n, &sent), 1);
 }
 
 Test(replica_writer, has_no_room_while_one_ring_has_none)
@@ -238,21 +203,21 @@ static void leave_out(struct fixture *f)
 	uint64_t n, sent = 0;
 	uint32_t i;
 
-	for (n = 0; send(&f->replica_writer, n, &sent); n++)
+	for (n = 0; counted_send(&f->replica_writer, n, &sent); n++)
 		;
 	dfi__reader_close(&f->rings[2].reader, RING_CANCELLED);
 	dfi__reader_close(&f->rings[1].reader, RING_CANCELLED);
 	for (; n < N_SEGMENTS; n++) {
 		while (take(f, 0))
 			;
-		cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
+		cr_assert_eq(counted_send(&f->replica_writer, n, &sent), 1);
 	}
 	while (take(f, 0))
 		;
 	cr_assert_eq(f->taken[0], sent);
 	cr_assert(f->writers[1].cancelled && f->writers[2].cancelled);
 	dfi__reader_close(&f->rings[0].reader, RING_CANCELLED);
-	for (i = 0; send(&f->replica_writer, n, &sent); i++)
+	for (i = 0; counted_send(&f->replica_writer, n, &sent); i++)
 		cr_assert_lt(i, 5, "somebody still takes segments");
 	cr_assert(f->writers[0].cancelled);
 }
@@ -467,7 +432,7 @@ static void take_from_set(
 	cr_assert(reader_ready(reader));
 	cr_assert_eq(
 	    reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
-	cr_assert_eq(bytes, member ? (uint64_t)tuples_of(n) * TUPLE : 0);
+	cr_assert_eq(bytes, member ? (uint64_t)counted_tuples(n) * TUPLE : 0);
 	for (at = 0; at < bytes; at += TUPLE) {
 		memcpy(&tuple, payload + at, TUPLE);
 		cr_assert_eq(tuple, first_tuple++, "ring %u", ring);
@@ -484,7 +449,7 @@ static void send_to_sets(struct fixture *f)
 	for (n = 0; n < N_SEGMENTS; n++) {
 		first = sent;
 		f->replica_writer.targets = set_of(n);
-		cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
+		cr_assert_eq(counted_send(&f->replica_writer, n, &sent), 1);
 		/* The choice is for later tuples. */
 		f->replica_writer.targets = set_of(n + 1);
 		settle(&f->replica_writer);
@@ -526,7 +491,7 @@ static void cancel_members(struct fixture *f)
 	f->replica_writer.targets = 5;
 	cr_assert_eq(dfi__replica_open(&f->replica_writer), 0);
 	f->replica_writer.targets = 6;
-	cr_assert_eq(send(&f->replica_writer, 1, &sent), 1);
+	cr_assert_eq(counted_send(&f->replica_writer, 1, &sent), 1);
 	cr_assert(take(f, 1));
 }
 
@@ -546,7 +511,7 @@ static void change_set(struct fixture *f)
 	const char *payload;
 
 	f->replica_writer.targets = 3;
-	cr_assert_eq(send(&f->replica_writer, 1, &sent), 1);
+	cr_assert_eq(counted_send(&f->replica_writer, 1, &sent), 1);
 	cr_assert_eq(header->targets, 3);
 	header->targets = 2;
 	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
@@ -567,7 +532,7 @@ static void empty_for_member(struct fixture *f)
 	const char *payload;
 
 	f->replica_writer.targets = 2;
-	cr_assert_eq(send(&f->replica_writer, 1, &sent), 1);
+	cr_assert_eq(counted_send(&f->replica_writer, 1, &sent), 1);
 	((struct segment_header *)(void *)fake_ring_sent(ring, 0))->targets = 1;
 	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
 	cr_assert(strstr(dfi_errmsg(), "no tuples"), "%s", dfi_errmsg());

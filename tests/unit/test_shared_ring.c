@@ -17,10 +17,9 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "base/settings.h"
-#include "buffers/replica_writer.h"
-#include "buffers/reader.h"
 #include "transport/shm/message.h"
 #include "transport/shm/shm.h"
+#include "counted.h"
 #include "dumped.h"
 #include "tests/unit/stop_loop.h"
 
@@ -28,12 +27,8 @@ enum {
 	N_READERS = 4,
 	N_SOURCES = 2,
 	SOURCE = 1, /* the one that is */
-	TUPLE = 8,
-	SEGMENT_TUPLES = 5,
 	N_SEGMENTS = 60,
 };
-
-static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
 
 static struct settings settings = {
 	.huge_pages = HUGE_PAGES_NEVER,
@@ -162,47 +157,16 @@ static void for_each_ring(void (*fn)(struct fixture *f))
 		}
 }
 
-static uint32_t tuples_of(uint64_t n)
-{
-	return n % 3 ? SEGMENT_TUPLES : 1 + (uint32_t)n % SEGMENT_TUPLES;
-}
-
-/* Segment n of a stream whose tuples count. 1, or 0 without room. */
-static int send(
-    struct replica_writer *replica_writer, uint64_t n, uint64_t *tuple)
-{
-	int ret = dfi__replica_open(replica_writer);
-	uint32_t i;
-
-	cr_assert_geq(ret, 0, "%s", dfi_errmsg());
-	if (!ret)
-		return 0;
-	for (i = 0; i < tuples_of(n); i++, ++*tuple)
-		memcpy(replica_writer->lane.segment + (size_t)i * TUPLE, tuple,
-		    TUPLE);
-	cr_assert_eq(
-	    dfi__replica_publish(replica_writer, (uint64_t)i * TUPLE), 0);
-	return 1;
-}
-
 static bool take(struct fixture *f, uint32_t i)
 {
 	struct reader *reader = &f->readers[i];
-	const char *payload;
-	uint64_t bytes, at, tuple;
 
 	if (!reader->slots && reader_ready(reader))
 		cr_assert_eq(
 		    dfi__reader_find_slots(reader), 0, "%s", dfi_errmsg());
 	if (!reader_ready(reader))
 		return false;
-	cr_assert_eq(
-	    reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
-	for (at = 0; at < bytes; at += TUPLE) {
-		memcpy(&tuple, payload + at, TUPLE);
-		cr_assert_eq(tuple, f->taken[i]++, "reader %u", i);
-	}
-	cr_assert_eq(reader_release(reader), 0);
+	counted_take(reader, i, &f->taken[i]);
 	return true;
 }
 
@@ -213,7 +177,7 @@ static void stream(struct fixture *f)
 	uint32_t i;
 
 	for (step = 0; n < N_SEGMENTS; step++) {
-		n += (uint64_t)send(&f->replica_writer, n, &sent);
+		n += (uint64_t)counted_send(&f->replica_writer, n, &sent);
 		for (i = 0; i < N_READERS; i++)
 			if (step % (i + 1) == 0)
 				take(f, i);
@@ -244,7 +208,7 @@ static void fill(struct fixture *f)
 	uint64_t n, sent = 0;
 	uint32_t i, k;
 
-	for (n = 0; send(&f->replica_writer, n, &sent); n++)
+	for (n = 0; counted_send(&f->replica_writer, n, &sent); n++)
 		;
 	cr_assert_eq(n, f->slots.segment_count);
 	for (i = 0; i < N_READERS; i++) {
@@ -253,7 +217,7 @@ static void fill(struct fixture *f)
 		for (k = 0; k < n; k++)
 			cr_assert(take(f, i));
 	}
-	cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
+	cr_assert_eq(counted_send(&f->replica_writer, n, &sent), 1);
 }
 
 Test(shared_ring, has_no_room_while_one_reader_has_given_nothing_back)
@@ -266,20 +230,20 @@ static void leave_out(struct fixture *f)
 	uint64_t n, sent = 0;
 	uint32_t i;
 
-	for (n = 0; send(&f->replica_writer, n, &sent); n++)
+	for (n = 0; counted_send(&f->replica_writer, n, &sent); n++)
 		;
 	for (i = 1; i < N_READERS; i++)
 		dfi__reader_close(&f->readers[i], RING_CANCELLED);
 	for (; n < N_SEGMENTS; n++) {
 		while (take(f, 0))
 			;
-		cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
+		cr_assert_eq(counted_send(&f->replica_writer, n, &sent), 1);
 	}
 	while (take(f, 0))
 		;
 	cr_assert_eq(f->taken[0], sent);
 	dfi__reader_close(&f->readers[0], RING_CANCELLED);
-	for (i = 0; send(&f->replica_writer, n, &sent); i++)
+	for (i = 0; counted_send(&f->replica_writer, n, &sent); i++)
 		cr_assert_leq(i, f->slots.segment_count, "nobody takes them");
 }
 
@@ -297,7 +261,7 @@ Test(shared_ring, outlives_its_source)
 
 	start(&f, 4, 0);
 	announce(&f);
-	for (n = 0; send(&f.replica_writer, n, &sent); n++)
+	for (n = 0; counted_send(&f.replica_writer, n, &sent); n++)
 		;
 	dfi__replica_free(&f.replica_writer);
 	for (i = 0; i < N_READERS; i++) {
