@@ -10,6 +10,7 @@
 #include <sys/types.h>
 #include "message.h"
 #include "ofi.h"
+#include "transport/send_memory.h"
 
 /* Room for the text that says why a connection broke. */
 #define OFI_WHY_SIZE 200
@@ -110,17 +111,12 @@ struct ofi_ring {
 };
 #define OFI_NO_LINK UINT32_MAX
 
-struct ofi_memory {
-	void *at;
-	uint64_t size;
-};
-
 struct ofi_remote {
 	struct remote base;
 	struct ofi_conn *conn;
 	struct ring_layout layout;
-	struct ofi_memory shadow; /* the shadow ring */
-	uint32_t link;            /* the name of our link */
+	struct send_memory shadow; /* the shadow ring */
+	uint32_t link;             /* the name of our link */
 	uint32_t to_link;
 	uint64_t key;     /* of the owner's region */
 	uint64_t address; /* of the ring there */

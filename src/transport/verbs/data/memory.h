@@ -5,6 +5,7 @@
 
 #include <infiniband/verbs.h>
 #include <stdint.h>
+#include "transport/send_memory.h"
 #include "transport/verbs/verbs.h"
 
 struct reservation;
@@ -12,8 +13,7 @@ struct verbs_remote;
 
 /* Registered memory of this process to send from. */
 struct verbs_memory {
-	void *at;
-	uint64_t size;
+	struct send_memory base;
 	struct ibv_mr *mr;
 };
 

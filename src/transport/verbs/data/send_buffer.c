@@ -51,8 +51,8 @@ int dfi__verbs_send_buffer_create(
 	buffer->uses->verbs = verbs;
 	buffer->uses->mr = memory.mr;
 	buffer->base.transport = transport;
-	buffer->base.at = memory.at;
-	buffer->size = memory.size;
+	buffer->base.at = memory.base.at;
+	buffer->size = memory.base.size;
 	atomic_fetch_add(&verbs->n_send_buffers, 1);
 	pthread_mutex_init(&buffer->lock, NULL);
 	*out = &buffer->base;
@@ -186,7 +186,7 @@ int dfi__verbs_create_shadow(struct verbs *verbs, struct verbs_remote *remote)
 		&remote->layout, remote->base.send_buffer != NULL),
 	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &remote->shadow);
 	if (!ret)
-		remote->base.ring = remote->shadow.at;
+		remote->base.ring = remote->shadow.base.at;
 	return ret;
 }
 
