@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/error.h"
-#include "transport/transport.h"
 #include "faults.h"
 
 /*
@@ -287,4 +286,17 @@ void dfi__multicast_end_close(struct multicast_end *end)
 	end->faults = NULL;
 	free(end->peers);
 	end->peers = NULL;
+}
+
+void dfi__multicast_end_describe(
+    const struct multicast_end *end, char text[TRANSPORT_WAY_SIZE])
+{
+	const struct transport *network = end->config.network;
+	char where[TRANSPORT_WAY_SIZE];
+
+	network->ops->describe(network, NULL, where);
+	snprintf(text, TRANSPORT_WAY_SIZE, "%.*s, multicast to %s",
+	    (int)(TRANSPORT_WAY_SIZE - sizeof(", multicast to ") -
+		sizeof(end->group)),
+	    where, end->group);
 }

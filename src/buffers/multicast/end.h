@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include "base/lock.h"
 #include "transport/multicast.h"
+#include "transport/transport.h"
 #include "datagram.h"
 
 struct multicast_end;
@@ -128,5 +129,9 @@ void dfi__multicast_end_step(struct multicast_end *end);
  * owner.
  */
 void dfi__multicast_end_arm(struct multicast_end *end);
+
+/* As transport_ops.describe(): the network's way, and the group. */
+void dfi__multicast_end_describe(
+    const struct multicast_end *end, char text[TRANSPORT_WAY_SIZE]);
 
 #endif

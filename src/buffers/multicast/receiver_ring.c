@@ -6,7 +6,6 @@
 #include "receiver_ring.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/atomic.h"
 #include "base/error.h"
@@ -198,16 +197,8 @@ static void arm(struct transport *transport)
 static void describe(const struct transport *transport,
     const struct remote *remote, char text[TRANSPORT_WAY_SIZE])
 {
-	const struct multicast_end *end = &target_at(transport)->end;
-	const struct transport *network = end->config.network;
-	char where[TRANSPORT_WAY_SIZE];
-
 	(void)remote;
-	network->ops->describe(network, NULL, where);
-	snprintf(text, TRANSPORT_WAY_SIZE, "%.*s, multicast to %s",
-	    (int)(TRANSPORT_WAY_SIZE - sizeof(", multicast to ") -
-		sizeof(end->group)),
-	    where, end->group);
+	dfi__multicast_end_describe(&target_at(transport)->end, text);
 }
 
 static const struct transport_ops export_ops = {

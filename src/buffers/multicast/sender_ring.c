@@ -5,7 +5,6 @@
  */
 #include "sender_ring.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/atomic.h"
 #include "base/error.h"
@@ -167,16 +166,8 @@ static void ring_close(struct remote *remote)
 static void describe(const struct transport *transport,
     const struct remote *remote, char text[TRANSPORT_WAY_SIZE])
 {
-	const struct multicast_end *end = &owner(remote)->end;
-	const struct transport *network = end->config.network;
-	char where[TRANSPORT_WAY_SIZE];
-
 	(void)transport;
-	network->ops->describe(network, NULL, where);
-	snprintf(text, TRANSPORT_WAY_SIZE, "%.*s, multicast to %s",
-	    (int)(TRANSPORT_WAY_SIZE - sizeof(", multicast to ") -
-		sizeof(end->group)),
-	    where, end->group);
+	dfi__multicast_end_describe(&owner(remote)->end, text);
 }
 
 static const struct transport_ops ring_ops = {
