@@ -185,7 +185,7 @@ static void write_sealed(unsigned special)
 	uint32_t ring = special % RINGS;
 	char *payload;
 
-	if (!export || export->rings[ring].link == NO_LINK)
+	if (!export || export->rings[ring].link == NETWORK_NO_LINK)
 		return;
 	link = &rig.verbs.links[export->rings[ring].link];
 	payload = (char *)link->next_footer - room + verbs_payload_at(room, n);

@@ -49,7 +49,7 @@ static bool is_listed(const struct verbs_conn *conn)
 static void check_export_link(const struct verbs_link *link)
 {
 	const struct verbs_export *export = link->export;
-	const struct verbs_ring *ring = &export->rings[link->ring];
+	const struct network_ring *ring = &export->rings[link->ring];
 
 	fuzz_check(link->ring < export->layout.n_rings);
 	if (!export->layout.n_slots)
@@ -95,7 +95,7 @@ static void check_export(const struct verbs_export *export)
 	/* Each connection has words open once. */
 	fuzz_check(n_words[0] <= 1 && n_words[1] <= 1);
 	for (i = 0; i < export->layout.n_rings; i++) {
-		fuzz_check(export->rings[i].link == NO_LINK ||
+		fuzz_check(export->rings[i].link == NETWORK_NO_LINK ||
 		    rig.verbs.links[export->rings[i].link].export == export);
 		fuzz_check(!export->rings[i].lost ||
 		    export->rings[i].writer == RIG_PEER);

@@ -79,7 +79,7 @@ void rig_close(unsigned i);
 /* The state that messages may change. */
 struct rig_state {
 	struct verbs_link links[LINKS_MAX];
-	struct verbs_ring rings[RINGS];
+	struct network_ring rings[RINGS];
 	uint32_t n_export_links[2], n_polled;
 	struct verbs_remote remotes[REMOTES];
 	uint64_t region_sum;

@@ -775,7 +775,7 @@ Test(sharing, one_connection_has_the_rings_of_both_directions)
 
 static bool is_free(void *arg)
 {
-	return !atomic_observe(&((struct ofi_ring *)arg)->used);
+	return !atomic_observe(&((struct network_ring *)arg)->used);
 }
 
 static int writer;

@@ -189,7 +189,7 @@ Test(verbs, what_has_not_arrived_when_the_connection_breaks_is_lost)
 /* Another process may have its number now, also one that uses memory. */
 Test(verbs, loss_of_a_writer_is_not_that_of_the_next_one)
 {
-	struct verbs_ring rings[3] = {
+	struct network_ring rings[3] = {
 		{
 		    .lost = RING_LOST_UNWRITTEN,
 		    .writer = 17,

@@ -87,7 +87,7 @@ static struct verbs_message message;
 static struct verbs verbs;
 static struct verbs_conn conn;
 static struct verbs_export export;
-static struct verbs_ring ring;
+static struct network_ring ring;
 static struct verbs_link links[1];
 static struct verbs_remote remote;
 static struct region region;
@@ -153,7 +153,7 @@ static void start_target(const struct ring_geometry *g)
 		.max_sends = 4096,
 		.interval = 32,
 	};
-	ring.link = NO_LINK;
+	ring.link = NETWORK_NO_LINK;
 	export.base.transport = &verbs.base;
 	export.base.name.key = KEY;
 	export.region = &region;

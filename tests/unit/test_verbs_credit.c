@@ -84,7 +84,7 @@ static struct ibv_qp qp = { .context = &context };
 static struct verbs verbs;
 static struct verbs_conn conn;
 static struct verbs_export export;
-static struct verbs_ring rings[RINGS];
+static struct network_ring rings[RINGS];
 static struct verbs_link links[RINGS];
 static struct region region = { .exports = &export.base };
 

@@ -51,7 +51,7 @@ static struct verbs_conn conns[2];
 static char memory[4096];
 static struct region region = { .base = memory };
 static struct ibv_mr mr = { .rkey = 4711 };
-static struct verbs_ring rings[1];
+static struct network_ring rings[1];
 static struct verbs_export words;
 
 static void start(void)

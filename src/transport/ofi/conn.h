@@ -10,10 +10,8 @@
 #include <sys/types.h>
 #include "message.h"
 #include "ofi.h"
+#include "transport/network_ring.h"
 #include "transport/send_memory.h"
-
-/* Room for the text that says why a connection broke. */
-#define OFI_WHY_SIZE 200
 
 /* Messages of a connection that may arrive before they are handled. */
 #define OFI_RECEIVES 16
@@ -55,12 +53,12 @@ struct ofi_conn {
 	int error; /* OFI_REFUSED: a positive errno value */
 	uint8_t answer[sizeof(struct handshake)];
 	size_t answer_size;
-	_Atomic bool breaking;  /* a thread is writing why */
-	_Atomic bool broken;    /* it must not be used any more */
-	char why[OFI_WHY_SIZE]; /* why it is broken; "": the peer has left */
-	const void *writer;     /* its user at this end; NULL: it is free */
-	uint32_t n_remotes;     /* of that writer */
-	uint32_t n_links;       /* at this end */
+	_Atomic bool breaking;      /* a thread is writing why */
+	_Atomic bool broken;        /* it must not be used any more */
+	char why[NETWORK_WHY_SIZE]; /* "": the peer has left */
+	const void *writer;         /* its user at this end; NULL: it is free */
+	uint32_t n_remotes;         /* of that writer */
+	uint32_t n_links;           /* at this end */
 	/* Writes since the connection was made. */
 	uint64_t posted;
 	_Atomic uint64_t completed;
@@ -96,20 +94,10 @@ struct ofi_export {
 	struct region *region;
 	struct ring_layout layout;
 	struct fid_mr *mr;
-	struct ofi_ring *rings;
+	struct network_ring *rings;
 	uint32_t n_links; /* links of peers that may still write */
 	bool closing;     /* no reader any more; freed when n_links is 0 */
 };
-
-/* The state of a ring of ours. */
-struct ofi_ring {
-	_Atomic bool used;      /* a writer has opened it */
-	_Atomic uint32_t lost;  /* enum ring_loss, if its connection broke */
-	uint32_t link;          /* OFI_NO_LINK: it is not being written */
-	char why[OFI_WHY_SIZE]; /* why it was lost; "": the peer has left */
-	uint64_t writer;        /* id of the lost writer's node */
-};
-#define OFI_NO_LINK UINT32_MAX
 
 struct ofi_remote {
 	struct remote base;
@@ -249,7 +237,8 @@ void dfi__ofi_see_off(struct ofi *ofi, int64_t deadline);
 
 /* Returns the link with this name of the peer's making; NULL: it is stale. */
 struct ofi_link *dfi__ofi_link(struct ofi *ofi, uint32_t name);
-/* Take a free link and return its name; OFI_NO_LINK. Both locks are held. */
+/* Take a free link and return its name; NETWORK_NO_LINK. Both locks are held.
+ */
 uint32_t dfi__ofi_link_take(struct ofi *ofi, struct ofi_conn *conn);
 void dfi__ofi_link_free(struct ofi_link *link);
 /* Free what a remote holds; both locks are held. */

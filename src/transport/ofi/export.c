@@ -84,7 +84,7 @@ int dfi__ofi_export(struct transport *transport, struct region *region,
 		goto free_new;
 	}
 	for (i = 0; i < layout->n_rings; i++)
-		export->rings[i].link = OFI_NO_LINK;
+		export->rings[i].link = NETWORK_NO_LINK;
 	export->region = region;
 	export->layout = *layout;
 	export->base.transport = transport;
@@ -122,7 +122,7 @@ bool dfi__ofi_leave_export(struct ofi_link *link)
 
 	/* A word that many add to has no single writer. */
 	if (export->layout.n_slots) {
-		export->rings[link->ring].link = OFI_NO_LINK;
+		export->rings[link->ring].link = NETWORK_NO_LINK;
 		if (!written)
 			atomic_set(&export->rings[link->ring].used, false);
 	}
@@ -144,32 +144,20 @@ void dfi__ofi_unexport(struct export *base)
 	lock_release(&ofi->poll);
 }
 
-/*
- * A writer that came in its location may write through memory, and opens no
- * ring here. A writer that has written cannot be replaced.
- */
 enum ring_loss dfi__ofi_ring_lost(
     const struct export *base, uint32_t ring, uint64_t node)
 {
 	const struct ofi_export *export = (const struct ofi_export *)base;
-	const struct ofi_ring *at = &export->rings[ring];
-	uint32_t lost = atomic_observe(&at->lost);
 
-	if (!lost)
-		return atomic_peek(&at->used) ? RING_TAKEN : RING_KEPT;
-	return lost == RING_LOST_UNWRITTEN && node && at->writer != node
-	    ? RING_KEPT
-	    : (enum ring_loss)lost;
+	return network_ring_lost(&export->rings[ring], node);
 }
 
 const char *dfi__ofi_ring_why(
     const struct export *base, uint32_t ring, uint64_t node)
 {
 	const struct ofi_export *export = (const struct ofi_export *)base;
-	const char *why = export->rings[ring].why;
-	enum ring_loss loss = dfi__ofi_ring_lost(base, ring, node);
 
-	return loss != RING_KEPT && loss != RING_TAKEN && why[0] ? why : NULL;
+	return network_ring_why(&export->rings[ring], node);
 }
 
 void dfi__ofi_free_exports(struct ofi *ofi)
@@ -209,7 +197,7 @@ int dfi__ofi_give_credit(struct region *region, struct export *base,
 	if (!atomic_observe(&export->rings[ring].used))
 		return 0;
 	pthread_mutex_lock(&ofi->table);
-	link = export->rings[ring].link == OFI_NO_LINK
+	link = export->rings[ring].link == NETWORK_NO_LINK
 	    ? NULL
 	    : dfi__ofi_link(ofi, export->rings[ring].link);
 	if (link)

@@ -36,10 +36,10 @@ uint32_t dfi__ofi_link_take(struct ofi *ofi, struct ofi_conn *conn)
 	if (i == ofi->n_links) {
 		n = ofi->n_links ? 2 * ofi->n_links : 16;
 		if (n > 1u << OFI_LINK_BITS)
-			return OFI_NO_LINK;
+			return NETWORK_NO_LINK;
 		links = realloc(ofi->links, n * sizeof(*links));
 		if (!links)
-			return OFI_NO_LINK;
+			return NETWORK_NO_LINK;
 		memset(links + ofi->n_links, 0,
 		    (n - ofi->n_links) * sizeof(*links));
 		ofi->links = links;
@@ -64,7 +64,7 @@ void dfi__ofi_free_remote(struct ofi_remote *remote)
 	struct ofi *ofi = (struct ofi *)remote->base.transport;
 	struct ofi_link *link = dfi__ofi_link(ofi, remote->link);
 
-	if (remote->link != OFI_NO_LINK && link)
+	if (remote->link != NETWORK_NO_LINK && link)
 		dfi__ofi_link_free(link);
 	dfi__ofi_free_shadow(remote);
 	free(remote);
@@ -127,14 +127,12 @@ static bool is_written(const struct ofi_export *export, uint32_t number)
 static void begin_ring(struct ofi_link *link, uint32_t name)
 {
 	struct ofi_export *export = link->export;
-	struct ofi_ring *ring = &export->rings[link->ring];
+	struct network_ring *ring = &export->rings[link->ring];
 
 	memcpy(link->footer, export->layout.first_footer, sizeof(link->footer));
 	link->next_footer = ofi_footer_at(link, 0);
 	ring->link = name;
-	/* An earlier attempt to open it failed. */
-	atomic_set(&ring->lost, RING_KEPT);
-	atomic_publish(&ring->used, true);
+	network_ring_open(ring);
 	atomic_set(&export->base.queued, true);
 }
 
@@ -164,7 +162,7 @@ static int open_ring(struct ofi_conn *conn, const struct ofi_message *message,
 		is_written(export, message->ring)))
 		return -EEXIST;
 	name = dfi__ofi_link_take(ofi, conn);
-	if (name == OFI_NO_LINK)
+	if (name == NETWORK_NO_LINK)
 		return -ENOMEM;
 	link = dfi__ofi_link(ofi, name);
 	link->to_link = message->link;

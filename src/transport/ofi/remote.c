@@ -146,11 +146,11 @@ static bool take_link(struct ofi *ofi, struct ofi_remote *remote)
 	dfi__ofi_lock_poll(ofi);
 	pthread_mutex_lock(&ofi->table);
 	remote->link = dfi__ofi_link_take(ofi, remote->conn);
-	if (remote->link != OFI_NO_LINK)
+	if (remote->link != NETWORK_NO_LINK)
 		dfi__ofi_link(ofi, remote->link)->remote = remote;
 	pthread_mutex_unlock(&ofi->table);
 	lock_release(&ofi->poll);
-	return remote->link != OFI_NO_LINK;
+	return remote->link != NETWORK_NO_LINK;
 }
 
 struct opening {
@@ -175,7 +175,7 @@ static int try_to_open(struct ofi *ofi, const struct opening *opening,
 	remote->base.transport = &ofi->base;
 	remote->base.send_buffer = opening->send_buffer;
 	remote->layout = *opening->layout;
-	remote->link = OFI_NO_LINK;
+	remote->link = NETWORK_NO_LINK;
 	ret = dfi__ofi_connect(ofi, opening->writer, opening->name->address,
 	    *shared, opening->wait_limit, &remote->conn);
 	*shared = false;

@@ -26,14 +26,11 @@
 /* How often those that end are, if nothing is reported. */
 #define DRAIN_LOOK_US 2000
 
-/*
- * Also if nothing was written yet: the registry would tell that a source has
- * died, but it may be lost together with it, or have lost nobody.
- */
 static void lose_ring(struct verbs_link *link)
 {
 	struct verbs_export *export = link->export;
-	struct verbs_ring *ring = &export->rings[link->ring];
+	const struct verbs_conn *conn = link->conn;
+	uint32_t ring = link->ring;
 	bool written;
 
 	/* Words have no writer. */
@@ -43,14 +40,8 @@ static void lose_ring(struct verbs_link *link)
 	}
 	export->n_links++; /* keeps it */
 	written = dfi__verbs_leave_export(link);
-	memcpy(ring->why, link->conn->why, sizeof(ring->why));
-	ring->writer = link->conn->node;
-	/* Pairs with verbs_ring_lost(): why, and who. */
-	atomic_publish(&ring->lost, written ? RING_LOST : RING_LOST_UNWRITTEN);
-	atomic_fetch_add(&export->base.changes, 1);
-	wait_wake_fenced(
-	    (_Atomic uint32_t *)(void *)((char *)export->region->base +
-		REGION_WAIT_OFFSET));
+	network_ring_lose(&export->rings[ring], &export->base, export->region,
+	    conn->why, conn->node, written);
 	dfi__verbs_put_export(export);
 }
 

@@ -178,7 +178,7 @@ static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
 	dfi__verbs_lock_poll(verbs);
 	pthread_mutex_lock(&verbs->table);
 	number = dfi__verbs_link_take(verbs, remote->conn);
-	if (number != NO_LINK)
+	if (number != NETWORK_NO_LINK)
 		verbs->links[number].remote = remote;
 	else
 		dfi__verbs_receives_spare(verbs, TRANSPORT_RING_RECEIVES);
@@ -206,7 +206,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 	remote->base.transport = &verbs->base;
 	remote->base.send_buffer = send_buffer;
 	remote->layout = *layout;
-	remote->link = NO_LINK;
+	remote->link = NETWORK_NO_LINK;
 	ret = dfi__verbs_connect(
 	    verbs, writer, name->address, wait_limit, &remote->conn);
 	if (ret < 0) {
@@ -220,7 +220,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 	if (ret < 0)
 		goto leave;
 	remote->link = take_link(verbs, remote);
-	if (remote->link == NO_LINK) {
+	if (remote->link == NETWORK_NO_LINK) {
 		ret = dfi__fail(-ENOMEM, "verbs: out of memory");
 		goto leave;
 	}

@@ -13,15 +13,13 @@
 #include <stdint.h>
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "transport/network_ring.h"
 #include "transport/verbs/verbs.h"
 
 struct verbs_message;
 
 /* At least one request in this many is signalled; more on a small queue. */
 #define VERBS_SIGNAL_INTERVAL 32
-
-/* Room for the text that says why a connection broke. */
-#define VERBS_WHY_SIZE 160
 
 /* This many writes of a batch are posted together. */
 #define VERBS_CHAIN 4
@@ -46,12 +44,13 @@ struct verbs_conn {
 	struct ibv_pd *domain;
 	char peer[TRANSPORT_ADDRESS_SIZE];
 	bool accepted;
-	uint64_t node;            /* the accepted peer's id, proved */
-	uint64_t nonce;           /* of our handshake */
-	bool established;         /* as this end sees it */
-	_Atomic bool breaking;    /* a thread is writing why */
-	_Atomic bool broken;      /* it must not be used any more */
-	char why[VERBS_WHY_SIZE]; /* why it is broken; "": the peer has left */
+	uint64_t node;         /* the accepted peer's id, proved */
+	uint64_t nonce;        /* of our handshake */
+	bool established;      /* as this end sees it */
+	_Atomic bool breaking; /* a thread is writing why */
+	_Atomic bool broken;   /* it must not be used any more */
+	char
+	    why[NETWORK_WHY_SIZE]; /* why it is broken; "": the peer has left */
 	/* The queue pair's end; see connection/drain.c. */
 	bool stopped; /* it is in an error state */
 	int64_t stopped_at;

@@ -72,7 +72,7 @@ int dfi__verbs_give_credit(struct region *region, struct export *base,
 	if (!atomic_observe(&export->rings[ring].used))
 		return 0;
 	pthread_mutex_lock(&verbs->table);
-	if (export->rings[ring].link != NO_LINK) {
+	if (export->rings[ring].link != NETWORK_NO_LINK) {
 		link = &verbs->links[export->rings[ring].link];
 		if (export->rings[ring].notify == VERBS_NOTIFY_CHECKSUM)
 			dfi__verbs_blank(link,

@@ -62,7 +62,7 @@ int dfi__verbs_export(struct transport *transport, struct region *region,
 		goto free_new;
 	}
 	for (i = 0; i < layout->n_rings; i++)
-		export->rings[i].link = NO_LINK;
+		export->rings[i].link = NETWORK_NO_LINK;
 	export->region = region;
 	export->layout = *layout;
 	export->mr = ibv_reg_mr(verbs->pd, region->base, region->name.size,
@@ -123,7 +123,7 @@ bool dfi__verbs_leave_export(struct verbs_link *link)
 	written = verbs_footer_state(export, link->ring,
 		      layout_footer(layout, 0)) != link->first_state ||
 	    verbs_footer_state(export, link->ring, layout->end_footer);
-	export->rings[link->ring].link = NO_LINK;
+	export->rings[link->ring].link = NETWORK_NO_LINK;
 	if (!written)
 		atomic_set(&export->rings[link->ring].used, false);
 	dfi__verbs_put_export(export);
@@ -144,33 +144,20 @@ void dfi__verbs_unexport(struct export *base)
 	lock_release(&verbs->poll);
 }
 
-/*
- * A writer that came in its place may write through memory, and opens no ring
- * here. A writer that has written cannot be replaced.
- */
 enum ring_loss dfi__verbs_ring_lost(
     const struct export *base, uint32_t ring, uint64_t node)
 {
 	const struct verbs_export *export = (const struct verbs_export *)base;
-	const struct verbs_ring *at = &export->rings[ring];
-	uint32_t lost = atomic_observe(&at->lost);
 
-	if (!lost)
-		return atomic_peek(&at->used) ? RING_TAKEN : RING_KEPT;
-	return lost == RING_LOST_UNWRITTEN && node && at->writer != node
-	    ? RING_KEPT
-	    : (enum ring_loss)lost;
+	return network_ring_lost(&export->rings[ring], node);
 }
 
 const char *dfi__verbs_ring_why(
     const struct export *base, uint32_t ring, uint64_t node)
 {
 	const struct verbs_export *export = (const struct verbs_export *)base;
-	const char *why = export->rings[ring].why;
 
-	enum ring_loss loss = dfi__verbs_ring_lost(base, ring, node);
-
-	return loss != RING_KEPT && loss != RING_TAKEN && why[0] ? why : NULL;
+	return network_ring_why(&export->rings[ring], node);
 }
 
 void dfi__verbs_free_exports(struct verbs *verbs)

@@ -25,7 +25,7 @@ uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn)
 		n = verbs->n_links ? 2 * verbs->n_links : 16;
 		links = realloc(verbs->links, n * sizeof(*links));
 		if (!links)
-			return NO_LINK;
+			return NETWORK_NO_LINK;
 		memset(links + verbs->n_links, 0,
 		    (n - verbs->n_links) * sizeof(*links));
 		verbs->links = links;
@@ -39,7 +39,7 @@ void dfi__verbs_free_remote(struct verbs_remote *remote)
 {
 	struct verbs *verbs = (struct verbs *)remote->base.transport;
 
-	if (remote->link != NO_LINK) {
+	if (remote->link != NETWORK_NO_LINK) {
 		verbs->links[remote->link] = (struct verbs_link){
 			.conn = NULL,
 		};
@@ -104,7 +104,7 @@ static int open_words(struct verbs_conn *conn, struct verbs_export *export,
 	if (has_words(conn, export, message->ring))
 		return -EBUSY;
 	number = dfi__verbs_link_take(conn->verbs, conn);
-	if (number == NO_LINK)
+	if (number == NETWORK_NO_LINK)
 		return -ENOMEM;
 	link = &conn->verbs->links[number];
 	link->to_link = message->link;
@@ -121,7 +121,7 @@ static int open_words(struct verbs_conn *conn, struct verbs_export *export,
 static void begin_ring(struct verbs_link *link, enum verbs_notify notify)
 {
 	struct verbs_export *export = link->export;
-	struct verbs_ring *ring = &export->rings[link->ring];
+	struct network_ring *ring = &export->rings[link->ring];
 
 	memcpy(link->footer, export->layout.first_footer, sizeof(link->footer));
 	link->next_footer = verbs_footer_at(link, 0);
@@ -130,9 +130,7 @@ static void begin_ring(struct verbs_link *link, enum verbs_notify notify)
 	link->first_state = atomic_peek(&link->next_footer[1]);
 	export->n_links++;
 	ring->notify = notify;
-	/* An earlier attempt to open it failed. */
-	atomic_set(&ring->lost, RING_KEPT);
-	atomic_publish(&ring->used, true);
+	network_ring_open(ring);
 	if (notify != VERBS_NOTIFY_IMM)
 		atomic_set(&export->base.unwoken, true);
 	if (notify != VERBS_NOTIFY_FOOTER)
@@ -162,7 +160,7 @@ static int open_ring(struct verbs_conn *conn,
 	    dfi__verbs_is_written(export, message->ring))
 		return -EEXIST;
 	number = dfi__verbs_link_take(verbs, conn);
-	if (number == NO_LINK)
+	if (number == NETWORK_NO_LINK)
 		return -ENOMEM;
 	link = &verbs->links[number];
 	answer->notify = choose_notify(verbs, conn, export);

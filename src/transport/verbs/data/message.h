@@ -43,7 +43,7 @@ enum verbs_imm {
 
 /* data/message.c */
 
-/* Take a free link; NO_LINK: no memory. Both locks are held. */
+/* Take a free link; NETWORK_NO_LINK: no memory. Both locks are held. */
 uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn);
 
 /* Returns the link with this number if it belongs to that connection. */

@@ -51,21 +51,10 @@ struct verbs_export {
 	struct region *region;
 	struct ring_layout layout;
 	struct ibv_mr *mr;
-	struct verbs_ring *rings;
+	struct network_ring *rings;
 	uint32_t n_links; /* links of peers that may still write */
 	bool closing;     /* no reader any more; freed when n_links is 0 */
 };
-
-/* The state of a ring of ours. */
-struct verbs_ring {
-	_Atomic bool used;     /* a writer has opened it */
-	_Atomic uint32_t lost; /* enum ring_loss, if its connection broke */
-	uint32_t link;         /* NO_LINK: it is not being written */
-	enum verbs_notify notify;
-	char why[VERBS_WHY_SIZE]; /* why it was lost; "": the peer has left */
-	uint64_t writer;          /* id of the lost writer's node */
-};
-#define NO_LINK UINT32_MAX
 
 struct verbs_remote {
 	struct remote base;
