@@ -59,7 +59,7 @@ struct words {
 	struct export export;
 	struct words *next;
 	struct region *region;
-	char *base;
+	char *base; /* NULL: they have gone with their context */
 	uint32_t n_users;
 	bool closing;
 };
@@ -347,6 +347,14 @@ static int export_words(struct transport *transport, struct region *region,
 }
 
 /* The lock is held. */
+static void leave_region(struct words *words)
+{
+	if (words->base && region_leave(words->region))
+		words->region->transport->ops->region.destroy(words->region);
+	words->base = NULL;
+}
+
+/* The lock is held. */
 static void put_words(struct words *words)
 {
 	struct words **at;
@@ -356,8 +364,7 @@ static void put_words(struct words *words)
 	for (at = &all_words; *at != words; at = &(*at)->next)
 		;
 	*at = words->next;
-	if (region_leave(words->region))
-		words->region->transport->ops->region.destroy(words->region);
+	leave_region(words);
 	free(words);
 }
 
@@ -462,23 +469,55 @@ static void close_words(struct remote *remote)
 	free(user);
 }
 
+/* As the end of a context breaks its connections. */
+static void lose_words(const struct transport *transport)
+{
+	struct words *words;
+	struct user *user;
+
+	pthread_mutex_lock(&lock);
+	for (words = all_words; words; words = words->next)
+		if (words->export.transport == transport)
+			leave_region(words);
+	for (user = users; user; user = user->next)
+		if (!user->words->base)
+			wait_wake_fenced(user->waits);
+	pthread_mutex_unlock(&lock);
+}
+
+static int fail_lost(void)
+{
+	return dfi__fail(-ECONNRESET, "the peer has gone");
+}
+
 static int add(struct remote *remote, uint64_t offset, uint64_t n)
 {
 	struct user *user = (struct user *)remote;
+	char *base;
 
-	user->before = atomic_fetch_add(
-	    (_Atomic uint64_t *)(void *)(user->words->base + offset), n);
+	pthread_mutex_lock(&lock);
+	base = user->words->base;
+	if (base)
+		user->before = atomic_fetch_add(
+		    (_Atomic uint64_t *)(void *)(base + offset), n);
+	pthread_mutex_unlock(&lock);
 	atomic_fetch_add(&n_adds, 1);
-	return 0;
+	return base ? 0 : fail_lost();
 }
 
 static int added(struct remote *remote, uint64_t offset, uint64_t *before)
 {
+	struct user *user = (struct user *)remote;
+	bool lost;
+
 	(void)offset;
 	if (atomic_load(&adds_are_held))
 		return 0;
-	*before = ((struct user *)remote)->before;
-	return 1;
+	pthread_mutex_lock(&lock);
+	lost = !user->words->base;
+	pthread_mutex_unlock(&lock);
+	*before = user->before;
+	return lost ? fail_lost() : 1;
 }
 
 /* A thread that lets answers go on wakes all. */
@@ -574,6 +613,7 @@ static int network_start(struct loop *loop, const struct settings *settings,
 
 static void network_stop(struct transport *transport)
 {
+	lose_words(transport);
 	free(transport);
 }
 
