@@ -135,14 +135,15 @@ static bool drain(struct sim_end *end)
 
 	for (i = 0; i < end->s.n_lane; i++) {
 		struct sim_item *item = &end->s.lane[i];
-		uint16_t goal = open_source_goal(&end->s.core, item->partition);
+		uint16_t owner = open_source_owner(
+		    &end->s.core, item->partition);
 
 		if (passed >> item->partition & 1)
 			continue;
 		passed |= 1U << item->partition;
-		if (!ring_with_room(end, goal))
+		if (!ring_with_room(end, owner))
 			continue;
-		send(end, goal, item);
+		send(end, owner, item);
 		dfi__open_source_sent(&end->s.core, item->partition);
 		memmove(item, item + 1, (--end->s.n_lane - i) * sizeof(*item));
 		return true;
@@ -183,7 +184,7 @@ static bool send_mark(struct sim_end *end)
 		end->sim->counts.held_back++;
 		return false;
 	}
-	item.table = dfi__open_source_claim(&end->s.core);
+	item.table = dfi__open_source_settled(&end->s.core);
 	for (t = 0; t < SIM_TARGETS; t++)
 		if (end->s.rings[t] && !ring_with_room(end, (uint16_t)t))
 			return false;

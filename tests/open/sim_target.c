@@ -14,7 +14,7 @@ void sim_target_start(struct sim_end *end)
 	const struct sim_plan *plan = &end->sim->plan;
 	unsigned i;
 
-	if (dfi__open_target_size(SIM_SOURCES, SIM_TARGETS, SIM_PARTITIONS) >
+	if (dfi__open_target_size(SIM_SOURCES, SIM_PARTITIONS) >
 	    sizeof(end->t.memory))
 		abort();
 	dfi__open_target_init(

@@ -32,7 +32,7 @@ static const struct {
 	{ "no-mark", OPEN_BUG_NO_MARK },
 	{ "no-filter", OPEN_BUG_NO_FILTER },
 	{ "forgetful", OPEN_BUG_FORGETFUL },
-	{ "any-claim", OPEN_BUG_ANY_CLAIM },
+	{ "any-mark", OPEN_BUG_ANY_MARK },
 	{ "resume-at-seen", SIM_BUG_RESUME_AT_SEEN },
 	{ "join-at-0", OPEN_BUG_JOIN_AT_0 },
 	{ "lost-at-once", OPEN_BUG_LOST_AT_ONCE },

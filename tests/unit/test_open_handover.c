@@ -47,7 +47,7 @@ static void init(struct endpoint *e, enum open_role role, uint32_t seat)
 		    &e->source, &e->seats, &e->tables, e->memory[1]);
 	} else {
 		e->memory[1] = malloc(
-		    dfi__open_target_size(SOURCES, TARGETS, PARTITIONS));
+		    dfi__open_target_size(SOURCES, PARTITIONS));
 		dfi__open_target_init(
 		    &e->target, &e->seats, &e->tables, e->memory[1]);
 	}
@@ -207,12 +207,12 @@ Test(open_handover, a_partition_is_marked_released_taken_and_sent)
 	expect_event(new, 0, false);
 	expect_none(new);
 	cr_assert_eq(new->target.epochs[0], 2);
-	cr_assert_eq(open_source_goal(s, 0), OPEN_NOBODY);
-	cr_assert_eq(dfi__open_source_claim(s), 1);
+	cr_assert_eq(open_source_owner(s, 0), OPEN_NOBODY);
+	cr_assert_eq(dfi__open_source_settled(s), 1);
 	cr_assert(dfi__open_target_take(&new->target, 0));
 	cr_assert_eq(hand(new), OPEN_MAY_SEND);
 	/* What waits goes first. */
-	cr_assert_eq(open_source_goal(s, 0), 1);
+	cr_assert_eq(open_source_owner(s, 0), 1);
 	cr_assert_eq(open_source_route(s, 0), OPEN_NOBODY);
 	dfi__open_source_sent(s, 0);
 	cr_assert_eq(open_source_route(s, 0), OPEN_NOBODY);
@@ -226,7 +226,7 @@ Test(open_handover, a_partition_is_marked_released_taken_and_sent)
 	cr_assert(dfi__open_target_take(&new->target, 1));
 	hand(new);
 	cr_assert_eq(open_source_route(s, 1), 1);
-	cr_assert_eq(dfi__open_source_claim(s), 2);
+	cr_assert_eq(dfi__open_source_settled(s), 2);
 }
 
 Test(open_handover, a_source_behind_the_table_owes_no_mark)
@@ -329,7 +329,7 @@ Test(open_handover, what_is_taken_back_goes_first)
 
 	dfi__open_source_wait(s, 3);
 	cr_assert_eq(open_source_route(s, 3), OPEN_NOBODY);
-	cr_assert_eq(open_source_goal(s, 3), 0);
+	cr_assert_eq(open_source_owner(s, 3), 0);
 	cr_assert_eq(open_source_route(s, 2), 0);
 	dfi__open_source_sent(s, 3);
 	cr_assert_eq(open_source_route(s, 3), 0);

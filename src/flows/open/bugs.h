@@ -17,7 +17,7 @@ enum open_bug {
 	OPEN_BUG_NO_MARK = 1 << 6,       /* behind an adopted table */
 	OPEN_BUG_NO_FILTER = 1 << 7,     /* of input positions */
 	OPEN_BUG_FORGETFUL = 1 << 8,     /* of positions that the store gave */
-	OPEN_BUG_ANY_CLAIM = 1 << 9,     /* of marks sent before a take */
+	OPEN_BUG_ANY_MARK = 1 << 9,      /* of marks sent before a take */
 	OPEN_BUG_JOIN_AT_0 = 1 << 11,    /* the watermark falls */
 	OPEN_BUG_LOST_AT_ONCE = 1 << 12, /* a source under replay */
 	OPEN_BUG_IDLE_MARK = 1 << 13,    /* a late mark counts as it is */

@@ -47,7 +47,7 @@ void dfi__open_inputs_ack(
 			continue;
 		*acked = max_u64(*acked, inputs->seen[p]);
 		if (target->gained[p] <= inputs->mark_table ||
-		    OPEN_BUG(ANY_CLAIM))
+		    OPEN_BUG(ANY_MARK))
 			*acked = max_u64(*acked, inputs->mark);
 	}
 }

@@ -30,7 +30,7 @@ void dfi__open_inputs_take(
 
 /*
  * A mark of the application was taken, with the input position and the table
- * that it names (dfi__open_source_claim()).
+ * that it names (dfi__open_source_settled()).
  */
 void dfi__open_inputs_mark(
     struct open_inputs *inputs, uint64_t position, uint64_t table);

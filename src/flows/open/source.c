@@ -31,18 +31,18 @@ void dfi__open_source_init(struct open_source *source,
 	source->tables = tables;
 	source->owed = (uint64_t *)at;
 	at += sizeof(uint64_t) * n_targets;
-	source->goals = (uint16_t *)at;
-	source->routes = source->goals + n_partitions;
+	source->owners = (uint16_t *)at;
+	source->routes = source->owners + n_partitions;
 	source->waiting = (uint32_t *)(at + routes_size(n_partitions));
 	for (p = 0; p < n_partitions; p++)
-		source->goals[p] = source->routes[p] = OPEN_NOBODY;
+		source->owners[p] = source->routes[p] = OPEN_NOBODY;
 }
 
 static void set_route(struct open_source *source, uint32_t p)
 {
 	source->routes[p] = source->waiting[p] && !OPEN_BUG(OVERTAKE)
 	    ? OPEN_NOBODY
-	    : source->goals[p];
+	    : source->owners[p];
 }
 
 /* Marks are for those that must release partitions. */
@@ -71,7 +71,7 @@ static void forget_marks(struct open_source *source)
 			source->owed[t] = 0;
 }
 
-static uint16_t goal_of(const struct open_source *source, uint32_t p)
+static uint16_t owner_of(const struct open_source *source, uint32_t p)
 {
 	const struct open_tables *tables = source->tables;
 
@@ -99,8 +99,8 @@ unsigned dfi__open_source_learn(struct open_source *source)
 	}
 	forget_marks(source);
 	for (p = 0; p < table->n_partitions; p++) {
-		source->goals[p] = goal_of(source, p);
-		if (source->waiting[p] && source->goals[p] != OPEN_NOBODY)
+		source->owners[p] = owner_of(source, p);
+		if (source->waiting[p] && source->owners[p] != OPEN_NOBODY)
 			steps |= OPEN_MAY_SEND;
 		set_route(source, p);
 	}
@@ -126,7 +126,7 @@ void dfi__open_source_marked(struct open_source *source, uint32_t target)
 	source->owed[target] = 0;
 }
 
-uint64_t dfi__open_source_claim(const struct open_source *source)
+uint64_t dfi__open_source_settled(const struct open_source *source)
 {
 	const struct open_tables *tables = source->tables;
 

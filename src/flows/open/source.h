@@ -21,7 +21,7 @@ struct open_source {
 	 * OPEN_NOBODY; and the same for a tuple that is pushed, which may not
 	 * overtake those that wait.
 	 */
-	uint16_t *goals, *routes;
+	uint16_t *owners, *routes;
 	uint32_t *waiting; /* of each partition: tuples that wait */
 	uint64_t n_waiting;
 	uint64_t *owed; /* to each target: the mark of this table; 0: none */
@@ -66,10 +66,10 @@ void dfi__open_source_wait(struct open_source *source, uint32_t partition);
  * The seat to which the first tuple of the partition that waits may go, or
  * OPEN_NOBODY. When it has been sent, or was given up, it waits no more.
  */
-static inline uint16_t open_source_goal(
+static inline uint16_t open_source_owner(
     const struct open_source *source, uint32_t partition)
 {
-	return source->goals[partition];
+	return source->owners[partition];
 }
 void dfi__open_source_sent(struct open_source *source, uint32_t partition);
 
@@ -99,14 +99,12 @@ static inline bool open_source_may_mark(const struct open_source *source)
  * or before it that all tuples up to its input position were sent to their
  * owner (R4).
  */
-uint64_t dfi__open_source_claim(const struct open_source *source);
+uint64_t dfi__open_source_settled(const struct open_source *source);
 
 /* Where a source that returns begins: R4. */
 struct open_resume {
-	/* Of each partition: the acknowledged input position, and who says it.
-	 */
-	uint64_t *positions;
-	uint64_t *incarnations; /* 0: nobody yet */
+	uint64_t *positions;    /* of each partition: acknowledged, */
+	uint64_t *incarnations; /* and who says so; 0: nobody yet */
 };
 
 size_t dfi__open_resume_size(uint32_t n_partitions);

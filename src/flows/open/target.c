@@ -7,10 +7,8 @@
 #include "flows/open/bugs.h"
 #include "flows/open/target.h"
 
-size_t dfi__open_target_size(
-    uint32_t n_sources, uint32_t n_targets, uint32_t n_partitions)
+size_t dfi__open_target_size(uint32_t n_sources, uint32_t n_partitions)
 {
-	(void)n_targets;
 	return sizeof(struct open_pair *) * (size_t)n_sources +
 	    2 * sizeof(uint64_t) * (size_t)n_partitions +
 	    2 * sizeof(uint64_t) * open_bits_words(n_partitions) +
@@ -26,9 +24,7 @@ void dfi__open_target_init(struct open_target *target,
 	uint64_t *at = memory;
 
 	memset(target, 0, sizeof(*target));
-	memset(memory, 0,
-	    dfi__open_target_size(
-		n_sources, seats->n[OPEN_TARGET], n_partitions));
+	memset(memory, 0, dfi__open_target_size(n_sources, n_partitions));
 	target->seats = seats;
 	target->tables = tables;
 	target->gained = at;

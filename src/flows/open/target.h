@@ -55,8 +55,7 @@ struct open_target {
 	bool hand_changed;
 };
 
-size_t dfi__open_target_size(
-    uint32_t n_sources, uint32_t n_targets, uint32_t n_partitions);
+size_t dfi__open_target_size(uint32_t n_sources, uint32_t n_partitions);
 void dfi__open_target_init(struct open_target *target,
     const struct open_seats *seats, const struct open_tables *tables,
     void *memory);

@@ -23,7 +23,6 @@ struct open_marker {
 	uint32_t n_pairs; /* incarnations that have joined, and are not over */
 	bool late; /* it was idle, and its marks are below the watermark */
 	uint64_t value;
-	uint64_t behind;     /* the last mark in the ring that is read; or 0 */
 	int64_t quiet_since; /* ns; when something came last */
 };
 
@@ -61,12 +60,14 @@ bool dfi__open_watermark_mark(struct open_watermark *watermark, uint32_t source,
 
 /*
  * All that an incarnation of a source has sent was taken, and it has ended, or
- * is lost. And: who is lost is given up (R7), unless it has returned.
+ * is lost.
  */
 bool dfi__open_watermark_ended(
     struct open_watermark *watermark, uint32_t source);
 bool dfi__open_watermark_lost(
     struct open_watermark *watermark, uint32_t source);
+
+/* A lost source is given up (R7), unless it has returned. */
 bool dfi__open_watermark_given_up(
     struct open_watermark *watermark, uint32_t source);
 
