@@ -85,6 +85,7 @@ static void make_plan(struct sim *sim)
 	plan->fault_pause = from_to(sim, 50, 1000);
 	plan->calm_at = from_to(sim, 1000, 20000);
 	plan->handover = sim_chance(sim, 60) ? from_to(sim, 500, 4000) : 0;
+	plan->give_up = sim_chance(sim, 20) ? 50 : 0;
 	plan->evict = sim_chance(sim, 70);
 	plan->deadline = plan->calm_at + 400000;
 }
@@ -137,7 +138,8 @@ static void start_source(struct sim *sim)
 {
 	uint32_t seat = (uint32_t)sim_below(sim, sim->plan.n_sources);
 
-	if (!sim->ended[seat] && is_free(sim, OPEN_SOURCE, seat))
+	if (!sim->ended[seat] && !sim->given_up[seat] &&
+	    is_free(sim, OPEN_SOURCE, seat))
 		sim_end_start(sim, OPEN_SOURCE, seat);
 }
 
@@ -153,10 +155,16 @@ static void kill_end(struct sim *sim, struct sim_end *end)
 {
 	if (!end)
 		return;
-	if (end->role == OPEN_SOURCE)
+	if (end->role == OPEN_SOURCE) {
 		sim->counts.killed_sources++;
-	else
+		if (sim_is_attached(sim, end) &&
+		    sim_chance(sim, sim->plan.give_up)) {
+			sim->given_up[end->seat] = true;
+			sim->counts.given_up++;
+		}
+	} else {
 		sim->counts.killed_targets++;
+	}
 	sim_end_over(end, "it is killed");
 }
 
@@ -339,7 +347,7 @@ static bool is_done(struct sim *sim)
 	if (!sim->calm)
 		return false;
 	for (s = 0; s < sim->plan.n_sources; s++)
-		if (!sim->ended[s])
+		if (!sim->ended[s] && !sim->given_up[s])
 			return false;
 	return is_drained(sim);
 }
@@ -352,7 +360,7 @@ static void judge(struct sim *sim)
 
 	for (s = 0; s < sim->plan.n_sources; s++)
 		for (position = 1; position <= sim->plan.n_input; position++)
-			if (!sim->effects[s][position] &&
+			if (!sim->effects[s][position] && !sim->given_up[s] &&
 			    (sim->plan.replay || !sim->excused[s][position]))
 				sim_fail(sim, "tuple %llu of source %u is lost",
 				    (unsigned long long)position, s);

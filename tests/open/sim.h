@@ -175,7 +175,7 @@ struct sim_counts {
 	    overdue;
 	uint64_t killed_sources, killed_targets, stopped, left;
 	uint64_t taken_back, filtered, refused, resumed, dropped, rests;
-	uint64_t late, idle, marks, held_back, unaligned, assigned;
+	uint64_t late, idle, marks, held_back, unaligned, assigned, given_up;
 };
 
 struct sim_plan {
@@ -183,7 +183,8 @@ struct sim_plan {
 	unsigned n_keys; /* partitions that tuples are of */
 	unsigned store;  /* percent of chances to store that are taken */
 	bool replay, align;
-	bool evict; /* also whoever is not overdue */
+	unsigned give_up; /* percent of sources that die */
+	bool evict;       /* also whoever is not overdue */
 	uint64_t lag, step, fault_pause, calm_at, idle, deadline, handover;
 };
 
@@ -209,6 +210,7 @@ struct sim {
 	/* Of each source's seat. */
 	uint64_t pushed[SIM_SOURCES]; /* the highest position ever */
 	bool ended[SIM_SOURCES];
+	bool given_up[SIM_SOURCES]; /* R7: it does not return */
 	/* The store, which the targets share. */
 	uint64_t epochs[SIM_PARTITIONS];
 	uint64_t stored[SIM_PARTITIONS][SIM_SOURCES];

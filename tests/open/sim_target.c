@@ -395,6 +395,10 @@ static bool consume(struct sim_end *end)
 		uint32_t source = (uint32_t)((first + i) % SIM_SOURCES);
 		struct sim_pair *pair = &end->t.pairs[end->t.queue[source][0]];
 
+		if (end->sim->given_up[source] && !end->t.n_queue[source]) {
+			dfi__open_watermark_given_up(&end->t.watermark, source);
+			check_watermark(end);
+		}
 		/* M5: the seat's next ring when this one is empty. */
 		if (!end->t.n_queue[source] ||
 		    pair->pair.state == OPEN_PAIR_ENDED)

@@ -37,6 +37,7 @@ static const struct {
 	{ "join-at-0", OPEN_BUG_JOIN_AT_0 },
 	{ "lost-at-once", OPEN_BUG_LOST_AT_ONCE },
 	{ "idle-mark", OPEN_BUG_IDLE_MARK },
+	{ "held", OPEN_BUG_HELD },
 	{ "no-align", OPEN_BUG_NO_ALIGN },
 	{ "no-suspend", OPEN_BUG_NO_SUSPEND },
 	{ "early-ack", SIM_BUG_EARLY_ACK },
@@ -81,6 +82,7 @@ static const struct {
 	COUNT(held_back),
 	COUNT(unaligned),
 	COUNT(assigned),
+	COUNT(given_up),
 };
 #define N_COUNTS (sizeof(counts) / sizeof(counts[0]))
 

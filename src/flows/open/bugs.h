@@ -18,6 +18,7 @@ enum open_bug {
 	OPEN_BUG_NO_FILTER = 1 << 7,     /* of input positions */
 	OPEN_BUG_FORGETFUL = 1 << 8,     /* of positions that the store gave */
 	OPEN_BUG_ANY_MARK = 1 << 9,      /* of marks sent before a take */
+	OPEN_BUG_HELD = 1 << 10,         /* a source that was given up */
 	OPEN_BUG_JOIN_AT_0 = 1 << 11,    /* the watermark falls */
 	OPEN_BUG_LOST_AT_ONCE = 1 << 12, /* a source under replay */
 	OPEN_BUG_IDLE_MARK = 1 << 13,    /* a late mark counts as it is */

@@ -101,7 +101,7 @@ bool dfi__open_watermark_lost(struct open_watermark *watermark, uint32_t source)
 bool dfi__open_watermark_given_up(
     struct open_watermark *watermark, uint32_t source)
 {
-	if (watermark->markers[source].n_pairs)
+	if (watermark->markers[source].n_pairs || OPEN_BUG(HELD))
 		return false;
 	return set_state(watermark, source, OPEN_MARKER_ABSENT);
 }
