@@ -230,6 +230,15 @@ static void add_process(
 	tally->completions += got - asked;
 }
 
+/*
+ * Whether a seat's begin may be that of the round: targets of flows only wait
+ * at first, and the sources of a fold do nothing.
+ */
+static bool begins_round(const struct seat *seat, const struct plan *plan)
+{
+	return (seat->role == ROLE_SOURCE) != (plan->job == JOB_FOLD);
+}
+
 static void collect(const struct board *board, struct tally *tally)
 {
 	const struct seat *seat;
@@ -247,9 +256,10 @@ static void collect(const struct board *board, struct tally *tally)
 			continue;
 		tally->preempted += seat->preempted;
 		tally->segments += seat->segments;
+		if (begins_round(seat, plan) &&
+		    seat->begin_ns < tally->begin_ns)
+			tally->begin_ns = seat->begin_ns;
 		if (seat->role == ROLE_SOURCE) {
-			if (seat->begin_ns < tally->begin_ns)
-				tally->begin_ns = seat->begin_ns;
 			tally->sent += seat->tuples * copies;
 			tally->sum += seat->sum * copies;
 			tally->copied += seat->copied;
