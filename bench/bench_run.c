@@ -25,8 +25,9 @@
 /* What a terminal shows while a run goes on. */
 static struct {
 	uint64_t begin_ns;
-	double estimated; /* seconds, of all that runs */
-	double done;      /* of these, the part that has ended */
+	double estimated;   /* seconds, of all that runs */
+	double done;        /* of these, the part that has ended */
+	uint32_t number, n; /* of the experiment, and of all that were chosen */
 	char what[80];
 	bool shown;
 } progress;
@@ -44,17 +45,14 @@ static double seconds_left(double elapsed)
 static void tick(void)
 {
 	double elapsed = (double)(now_ns() - progress.begin_ns) * 1e-9, left;
-	char text[128];
+	char text[160];
 
 	if (elapsed < 2 || !isatty(STDERR_FILENO))
 		return;
 	left = seconds_left(elapsed);
-	if (left < 90)
-		snprintf(
-		    text, sizeof(text), "%s: %.0f s left", progress.what, left);
-	else
-		snprintf(text, sizeof(text), "%s: %.0f min left", progress.what,
-		    left / 60);
+	snprintf(text, sizeof(text), "%u of %u, %.0f %s left: %s",
+	    progress.number, progress.n, left < 90 ? left : left / 60,
+	    left < 90 ? "s" : "min", progress.what);
 	fprintf(stderr, "\r%-78.78s", text);
 	progress.shown = true;
 }
@@ -223,8 +221,10 @@ int bench_run(int argc, char **argv)
 	    progress.estimated / 60, options.out);
 	output_flush();
 	progress.begin_ns = now_ns();
-	for (i = 0; i < count_chosen(&options); i++) {
+	progress.n = count_chosen(&options);
+	for (i = 0; i < progress.n; i++) {
 		experiment = chosen(&options, i);
+		progress.number = i + 1;
 		if (is_finished(&options, experiment, &old))
 			print_line(old);
 		else

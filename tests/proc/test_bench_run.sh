@@ -81,6 +81,15 @@ DFI_RING_MEMORY_LIMIT=1 timeout $wait_limit "$bench" run B4 E8 --out "$tmp/faile
 grep -q '^B4 .* FAILED$' "$tmp/out" || fail "B4: $(cat "$tmp/out")"
 grep -q '^E8 ' "$tmp/out" || fail "after B4: $(cat "$tmp/out")"
 
+# A terminal, and only a terminal, shows the progress of what takes more than two seconds.
+if command -v script > "$tmp/out"; then
+	script -qec "$bench run B5 --out progress" /dev/null > "$tmp/out" 2> "$tmp/err" ||
+		fail "run on a terminal: $(cat "$tmp/out")"
+	grep -q '1 of 1, [0-9]* s left: B5 idle, ' "$tmp/out" ||
+		fail "no progress: $(cat "$tmp/out")"
+fi
+! grep -q 'left: ' "$tmp/err" || fail "progress without a terminal"
+
 refused 64 'nearest is sequencer' run sequencr --out .
 refused 64 '--out DIR' run E8
 refused 64 'name experiments' run --out .
