@@ -33,7 +33,7 @@ struct options {
 
 static const char *const goals[] = { "bandwidth", "latency" };
 static const char *const routings[] = { "hash", "radix", "range", "round-robin",
-	"function", "direct" };
+	"function", "direct", "any" };
 
 static const char *const kinds[] = { "unknown", "shuffle", "replicate",
 	"combine" };

@@ -19,6 +19,7 @@
 #include <dfi/flow.h>
 #include <dfi/flow_info.h>
 #include <dfi/log.h>
+#include <dfi/open_flow.h>
 #include <dfi/push.h>
 #include <dfi/registry.h>
 #include <dfi/route.h>

@@ -38,37 +38,40 @@
 DFI_BEGIN_DECLS
 
 /* All codes that the library returns: X(errno name, meaning). */
-#define DFI_ERRORS(X)                                                         \
-	X(EINVAL, "an argument or attribute is not valid")                    \
-	X(EBADF, "the handle was closed before")                              \
-	X(E2BIG, "an attribute struct is newer than this library")            \
-	X(EPROTOTYPE, "the object is of another kind or schema")              \
-	X(EEXIST, "the name or index is taken")                               \
-	X(ENOENT, "there is no such object")                                  \
-	X(EBUSY, "the object is in use")                                      \
-	X(EAGAIN, "the call would have to wait")                              \
-	X(ETIMEDOUT, "the deadline passed")                                   \
-	X(ECONNRESET, "a peer died or left before the end of the flow")       \
-	X(EPIPE, "the target has cancelled: it takes no more tuples")         \
-	X(ECONNREFUSED, "nobody answers at the address")                      \
-	X(ENOTCONN, "the connection to the registry is lost")                 \
-	X(ECANCELED, "the flow was aborted or cancelled")                     \
-	X(EBADMSG, "received data contradicts the protocol")                  \
-	X(EMSGSIZE, "a message or tuple is larger than its limit")            \
-	X(ENOMEM, "out of memory")                                            \
-	X(ENOSPC, "a limit on the number of objects is reached")              \
-	X(EMFILE, "the limit on open files is reached")                       \
-	X(EACCES, "the peer is not allowed to do this")                       \
-	X(EPERM, "the address or operation is refused by policy")             \
-	X(ERANGE, "a value is outside its range")                             \
-	X(EOVERFLOW, "a result doesn't fit its type")                         \
-	X(EPROTO, "the peer speaks another protocol version")                 \
-	X(EHOSTUNREACH, "no transport leads to the peer's host")              \
-	X(ENODEV, "this host has no RDMA device that can be used")            \
-	X(EINTR, "the wait was interrupted, and may be repeated")             \
-	X(ENODATA, "tuples were lost, and the flow goes on")                  \
-	X(EOPNOTSUPP, "the RDMA device can't do what this needs")             \
-	X(EOWNERDEAD, "the handle belongs to the parent of a forked process") \
+#define DFI_ERRORS(X)                                                          \
+	X(EINVAL, "an argument or attribute is not valid")                     \
+	X(EBADF, "the handle was closed before")                               \
+	X(E2BIG, "an attribute struct is newer than this library")             \
+	X(EPROTOTYPE, "the object is of another kind or schema")               \
+	X(EEXIST, "the name or index is taken")                                \
+	X(ENOENT, "there is no such object")                                   \
+	X(EBUSY, "the object is in use")                                       \
+	X(EAGAIN, "the call would have to wait")                               \
+	X(ETIMEDOUT, "the deadline passed")                                    \
+	X(ECONNRESET, "a peer died or left before the end of the flow")        \
+	X(EPIPE, "the target has cancelled: it takes no more tuples")          \
+	X(ECONNREFUSED, "nobody answers at the address")                       \
+	X(ENOTCONN, "the connection to the registry is lost")                  \
+	X(ECANCELED, "the flow was aborted or cancelled")                      \
+	X(EBADMSG, "received data contradicts the protocol")                   \
+	X(EMSGSIZE, "a message or tuple is larger than its limit")             \
+	X(ENOMEM, "out of memory")                                             \
+	X(ENOSPC, "a limit on the number of objects is reached")               \
+	X(EMFILE, "the limit on open files is reached")                        \
+	X(EACCES, "the peer is not allowed to do this")                        \
+	X(EPERM, "the address or operation is refused by policy")              \
+	X(ERANGE, "a value is outside its range")                              \
+	X(EOVERFLOW, "a result doesn't fit its type")                          \
+	X(EPROTO, "the peer speaks another protocol version")                  \
+	X(EHOSTUNREACH, "no transport leads to the peer's host")               \
+	X(ENODEV, "this host has no RDMA device that can be used")             \
+	X(EINTR, "the wait was interrupted, and may be repeated")              \
+	X(ENODATA, "tuples were lost, and the flow goes on")                   \
+	X(EOPNOTSUPP, "the device, or this version, can't do what this needs") \
+	X(ENXIO, "nobody holds the seat")                                      \
+	X(ESTALE, "the seat was taken away")                                   \
+	X(ESHUTDOWN, "the flow is finished")                                   \
+	X(EOWNERDEAD, "the handle belongs to the parent of a forked process")  \
 	X(EIO, "a system call failed")
 
 /* The meaning of a (negative) code, for ever valid, or "unknown error". */

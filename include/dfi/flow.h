@@ -7,12 +7,11 @@
  * name and their number; they wait for its creation. flow_info.h says what a
  * flow takes and what is published about it.
  *
- * A flow is for one run: each source and each target attaches once. Another
- * round needs another flow, or this one removed and created again. The library
- * refuses two endpoints of one number at the same time, and a target while any
- * source is open. It notices that a source's number was used before only while
- * a target is open that the first source sent to; later the application must
- * not try (docs/endpoints.md, "Attaching").
+ * A flow is for one run, unless it is open (open_flow.h): each source and each
+ * target attaches once. The library refuses two endpoints of one number at the
+ * same time, and a target while any source is open. It notices that a source's
+ * number was used before only while a target is open that the first source sent
+ * to; later the application must not try (docs/endpoints.md, "Attaching").
  *
  * Any thread may make all calls here. They also return errors of the registry
  * (error.h) and, except dfi_flow_create(), -ENOENT: there is no such flow.
@@ -23,6 +22,7 @@
 #include <stdint.h>
 #include <dfi/aggregate.h>
 #include <dfi/context.h>
+#include <dfi/open_flow.h>
 #include <dfi/schema.h>
 
 DFI_BEGIN_DECLS
@@ -49,10 +49,7 @@ enum dfi_replication {
 	DFI_REPLICATION_DEFAULT = 0,
 	/* Built in the source, written to each target's ring: any transport. */
 	DFI_REPLICATION_NAIVE,
-	/*
-	 * Built once, in a ring of the source that all targets read, or sent as
-	 * datagrams to a multicast group over RDMA.
-	 */
+	/* Built once, in a ring that all read, or datagrams over RDMA. */
 	DFI_REPLICATION_MULTICAST,
 };
 
@@ -67,7 +64,7 @@ enum dfi_loss_policy {
 	DFI_LOSS_NOTIFY,
 };
 
-/* Whether sources of a flow of kind DFI_COMBINE combine before they send. */
+/* Whether sources of a combiner flow combine before they send. */
 enum dfi_source_combining {
 	DFI_COMBINING_DEFAULT = 0, /* docs/combine.md, "Attributes" */
 	DFI_COMBINING_OFF,
@@ -90,6 +87,7 @@ enum dfi_routing {
 	DFI_ROUTE_ROUND_ROBIN, /* in turn, from each source's number on */
 	DFI_ROUTE_FUNCTION,    /* the function in each source's attributes */
 	DFI_ROUTE_DIRECT,      /* the application names it on each push */
+	DFI_ROUTE_ANY, /* open flows: each segment to who has most room */
 };
 
 /* How tuples travel from a source to a target: overrides DFI_TRANSPORT. */
@@ -208,6 +206,7 @@ struct dfi_flow_attr {
 	uint32_t reserved;      /* 0 */
 	struct dfi_replicate_attr replicate;
 	struct dfi_combine_attr combine;
+	struct dfi_open_attr open;
 };
 #define DFI_MAX_COMBINING_BYTES (UINT64_C(1) << 30)
 #define DFI_DEFAULT_COMBINING_BYTES (UINT64_C(256) << 10)
@@ -223,8 +222,8 @@ struct dfi_flow_attr {
  * persistent flow may exist: creating it again returns -EEXIST then, and
  * dfi_flow_remove() removes it. Any other ends with the lost connection.
  *
- * -EINVAL: the text names the attribute. -EEXIST: there is a flow of this name.
- * -EMSGSIZE: a tuple or partial aggregate doesn't fit a segment, a segment
+ * -EINVAL, -EOPNOTSUPP: the text names the attribute. -EEXIST: the name is in
+ * use. -EMSGSIZE: a tuple or partial aggregate doesn't fit a segment, a segment
  * doesn't fit a datagram, or the description is too large.
  */
 DFI_API int dfi_flow_create(
@@ -232,16 +231,15 @@ DFI_API int dfi_flow_create(
 
 /*
  * The schema of the results of a flow of kind DFI_COMBINE (aggregate.h).
- * *schema is one block, strings included, which the caller frees with free().
- * -EPROTOTYPE: the flow is of another kind.
+ * The caller frees *schema, one block. -EPROTOTYPE: it is of another kind.
  */
 DFI_API int dfi_flow_result_schema(
     struct dfi *dfi, const char *name, struct dfi_schema **schema);
 
 /*
- * Withdraw a flow, whoever created it: nobody can attach any more, and the name
- * is free. Endpoints that are attached to each other go on; those that wait for
- * others get -ECONNRESET, as when the creator dies or closes its context.
+ * Withdraw a flow, whoever created it: its name is free, and nobody can attach
+ * any more. Attached endpoints go on; those that wait for others get
+ * -ECONNRESET, as when the creator dies or closes its context.
  */
 DFI_API int dfi_flow_remove(struct dfi *dfi, const char *name);
 

@@ -92,6 +92,12 @@ struct dfi_flow_needs {
 	 * combiner, at most: each locks its rings, and posts its receives.
 	 */
 	uint32_t devices;
+	/*
+	 * Of an open flow, else 0: what a target reserves for each source that
+	 * is attached. target_bytes, target_descriptors and target_receives
+	 * are for sources in all seats.
+	 */
+	uint64_t pair_bytes;
 };
 
 /*

@@ -7,6 +7,7 @@
 
 #include <string.h>
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "base/counter.h"
 #include "base/error.h"
 #include "layout/checksum.h"
@@ -214,6 +215,34 @@ int dfi__writer_drained(struct writer *writer)
 
 	return remote->in_place ? 1
 				: remote->transport->ops->ring.drained(remote);
+}
+
+uint64_t dfi__writer_unreturned(const struct writer *writer)
+{
+	const struct ring_geometry *g = &writer->geometry;
+	uint64_t total = atomic_peek(&writer->total);
+	/* Pairs with the publish in the transport's give_credit(). */
+	uint64_t left = writer->seq -
+	    atomic_observe(&writer_header(writer)->credit.consumed);
+	const struct segment_footer *first;
+	uint32_t slot;
+
+	if (!left)
+		return 0;
+	/* A count that makes no sense confirms nothing. */
+	if (left > g->segment_count)
+		return total;
+	if (!writer->remote->in_place)
+		return min_u64(total, left * g->segment_tuples);
+	/* Up to the end of the first of them, and without it. */
+	slot = (uint32_t)((writer->slot + g->segment_count - left) %
+	    g->segment_count);
+	first =
+	    (const struct segment_footer *)(const void *)(writer->remote->ring +
+		slot_offset(g, slot) + g->footer_offset);
+	return min_u64(total,
+	    total - atomic_peek(&first->total) +
+		footer_used(atomic_peek(&first->state)) / g->tuple_size);
 }
 
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer)

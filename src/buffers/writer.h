@@ -166,6 +166,13 @@ void dfi__write_batch_post(struct write_batch *batch);
 /* Whether all sent segments have arrived: 1, 0 or -ECONNRESET. */
 int dfi__writer_drained(struct writer *writer);
 
+/*
+ * Tuples that were sent and that the target has not given back. It gives back
+ * segments in batches, and all that it has taken when it closes. In a shadow
+ * ring it is an upper bound.
+ */
+uint64_t dfi__writer_unreturned(const struct writer *writer);
+
 /* The word in which this writer's owner sleeps for credit. */
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer);
 

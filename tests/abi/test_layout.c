@@ -192,7 +192,7 @@ static void pin_devices(void)
 
 static void pin_flow_attributes(void)
 {
-	PIN_SIZE(dfi_flow_attr, 224);
+	PIN_SIZE(dfi_flow_attr, 304);
 	PIN(dfi_flow_attr, size, 0, 4);
 	PIN(dfi_flow_attr, kind, 4, 4);
 	PIN(dfi_flow_attr, schema, 8, 8);
@@ -212,6 +212,7 @@ static void pin_flow_attributes(void)
 	PIN(dfi_flow_attr, reserved, 76, 4);
 	PIN(dfi_flow_attr, replicate, 80, 56);
 	PIN(dfi_flow_attr, combine, 136, 88);
+	PIN(dfi_flow_attr, open, 224, 80);
 
 	PIN_SIZE(dfi_replicate_attr, 56);
 	PIN(dfi_replicate_attr, multicast_address, 0, 8);
@@ -232,11 +233,18 @@ static void pin_flow_attributes(void)
 	PIN(dfi_combine_attr, source_combining, 48, 4);
 	PIN(dfi_combine_attr, fan_in, 52, 4);
 	PIN(dfi_combine_attr, reserved, 56, 32);
+
+	PIN_SIZE(dfi_open_attr, 80);
+	PIN(dfi_open_attr, membership, 0, 4);
+	PIN(dfi_open_attr, min_sources, 4, 4);
+	PIN(dfi_open_attr, min_targets, 8, 4);
+	PIN(dfi_open_attr, on_loss, 12, 4);
+	PIN(dfi_open_attr, reserved, 16, 64);
 }
 
 static void pin_flow_needs(void)
 {
-	PIN_SIZE(dfi_flow_needs, 168);
+	PIN_SIZE(dfi_flow_needs, 176);
 	PIN(dfi_flow_needs, segment_size, 0, 4);
 	PIN(dfi_flow_needs, segment_count, 4, 4);
 	PIN(dfi_flow_needs, rings, 8, 8);
@@ -263,6 +271,7 @@ static void pin_flow_needs(void)
 	PIN(dfi_flow_needs, source_datagram_bytes, 152, 8);
 	PIN(dfi_flow_needs, source_descriptors, 160, 4);
 	PIN(dfi_flow_needs, devices, 164, 4);
+	PIN(dfi_flow_needs, pair_bytes, 168, 8);
 }
 
 static void pin_flow_info(void)
@@ -527,7 +536,7 @@ static void pin_errors(void)
 #undef X
 	};
 
-	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 31);
+	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 34);
 	pin("the first one", codes[0], EINVAL);
 	pin("the last one", codes[sizeof(codes) / sizeof(codes[0]) - 1], EIO);
 }

@@ -89,6 +89,8 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_flow_estimate(NULL, &flow_attr, &out.estimate), "context")      \
 	X(dfi_flow_estimate(dfi, NULL, &out.estimate), "attr is NULL")        \
 	X(dfi_flow_estimate(dfi, &flow_attr, NULL), "estimate is NULL")       \
+	X(dfi_flow_finish(NULL, "f"), "context")                              \
+	X(dfi_flow_finish(dfi, NULL), "name is NULL")                         \
 	X(dfi_flow_result_schema(NULL, "f", &out.schema), "context")          \
 	X(dfi_flow_result_schema(dfi, NULL, &out.schema), "name is NULL")     \
 	X(dfi_flow_result_schema(dfi, "f", NULL), "schema is NULL")           \
@@ -125,6 +127,9 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_source_mark(NULL), "source is NULL")                            \
 	X(dfi_source_fd(NULL), "source is NULL")                              \
 	X(VOID(dfi_source_query(source, NULL)), "stats is NULL")              \
+	X(dfi_source_dropped(NULL, &out.number), "source is NULL")            \
+	X(dfi_source_dropped(source, NULL), "n is NULL")                      \
+	X(dfi_source_seat(NULL), "source is NULL")                            \
 	X(dfi_source_choose(NULL, 1), "source is NULL")                       \
 	X(dfi_source_push_batch(NULL, PUT(tuple), 1), "source is NULL")       \
 	X(dfi_source_push_batch(source, NULL, 1), "tuples is NULL")           \
@@ -149,6 +154,7 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_target_cancel(NULL), "target is NULL")                          \
 	X(dfi_target_fd(NULL), "target is NULL")                              \
 	X(VOID(dfi_target_query(target, NULL)), "stats is NULL")              \
+	X(dfi_target_seat(NULL), "target is NULL")                            \
 	X(dfi_target_gap(NULL, &out.gap), "target is NULL")                   \
 	X(dfi_target_gap(target, NULL), "gap is NULL")                        \
 	X(dfi_target_window(NULL, &out.number), "target is NULL")             \

@@ -194,6 +194,34 @@ static int fill_network(
 	return 0;
 }
 
+/*
+ * The files with which an endpoint of an open flow sleeps; its rings are in one
+ * region a pair.
+ */
+#define OPEN_FILES 3
+
+/* A pair is a closed flow of one ring; each side has one for each seat. */
+static int fill_open(struct dfi *dfi, const struct flow *flow,
+    uint32_t transport, struct dfi_flow_needs *estimate)
+{
+	struct flow pair;
+	int ret = dfi__flow_pair(flow, 0, 0, 1, &pair);
+
+	if (ret < 0)
+		return ret;
+	estimate->pair_bytes = rings_bytes(dfi, &pair);
+	if (!transport_is_memory(transport))
+		ret = fill_network(dfi, &pair, estimate);
+	dfi__flow_free(&pair);
+	estimate->target_bytes = estimate->pair_bytes * flow->n_sources;
+	estimate->target_receives *= flow->n_sources;
+	estimate->source_receives *= flow->n_targets;
+	estimate->source_queue_pairs *= flow->n_targets;
+	estimate->target_descriptors = OPEN_FILES + flow->n_sources;
+	estimate->source_descriptors = OPEN_FILES;
+	return ret;
+}
+
 static int fill(
     struct dfi *dfi, const struct flow *flow, struct dfi_flow_needs *estimate)
 {
@@ -228,6 +256,8 @@ static int fill(
 	if (!transport_is_memory(transport))
 		estimate->devices = dfi__network_count(
 		    dfi, (enum dfi_transport)transport);
+	if (!ret && flow->membership)
+		return fill_open(dfi, flow, transport, estimate);
 	if (!ret && flow->fan_in)
 		return fill_tree(dfi, flow, transport, estimate);
 	if (!ret && !transport_is_memory(transport))

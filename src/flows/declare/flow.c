@@ -19,6 +19,7 @@
 #include "declare.h"
 #include "flows/descriptor/descriptor.h"
 #include "geometry.h"
+#include "open_flow.h"
 #include "flows/context/network.h"
 #include "transport/transports.h"
 #include "route.h"
@@ -310,6 +311,8 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 		ret = dfi__combine_declare(flow, &attr);
 	if (!ret)
 		ret = dfi__multicast_flow_declare(dfi, &attr, flow, &largest);
+	if (!ret)
+		ret = dfi__open_declare(flow, &attr);
 	if (!ret && dfi__kind_rules(flow->kind)->routes)
 		ret = dfi__route_declare(flow, attr.key);
 	if (!ret) {

@@ -352,6 +352,7 @@ static void count_node(
 
 	for (i = 0; i < n; i++) {
 		if (flow_name(values[i].key) ||
+		    strstr(values[i].key, "/pairs/") ||
 		    dfi__endpoint_decode(
 			values[i].data, values[i].size, &endpoint) < 0 ||
 		    endpoint.node.id != info->id)

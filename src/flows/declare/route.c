@@ -103,7 +103,13 @@ int dfi__route_declare(struct flow *flow, const char *key)
 	const struct dfi_field *field;
 	int ret;
 
-	if (flow->routing > DFI_ROUTE_DIRECT)
+	if (flow->routing == DFI_ROUTE_ANY && !flow->membership)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': routing %u (DFI_ROUTE_ANY) is for open flows: "
+		    "set open.membership to DFI_MEMBERS_OPEN, or choose "
+		    "another routing",
+		    flow->name, flow->routing);
+	if (flow->routing > DFI_ROUTE_ANY)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': routing %u is no enum dfi_routing", flow->name,
 		    flow->routing);

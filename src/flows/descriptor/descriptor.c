@@ -62,6 +62,26 @@ int dfi__flow_copy(const struct flow *flow, struct flow *copy)
 	return dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
 }
 
+int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
+    uint64_t pair, struct flow *part)
+{
+	*part = *flow;
+	part->splits = NULL;
+	part->tuples = NULL;
+	part->aggregates = NULL;
+	part->schema = dfi__schema_copy(flow->schema);
+	if (!part->schema)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	part->n_sources = part->n_targets = 1;
+	part->routing = DFI_ROUTE_DIRECT;
+	part->membership = DFI_MEMBERS_CLOSED;
+	part->part.first_source = source;
+	part->part.first_target = target;
+	part->part.pair = pair;
+	return 0;
+}
+
 uint32_t dfi__flow_segment_parts(const struct flow *flow)
 {
 	return (flow->verify == DFI_VERIFY_CHECKSUM ? SEGMENT_CHECKSUM : 0) |
@@ -129,8 +149,23 @@ void dfi__endpoint_prefix(
 	if (flow->part.combiner)
 		snprintf(part, sizeof(part), "combiners/%u/",
 		    flow->part.combiner - 1);
+	else if (flow->part.pair)
+		snprintf(part, sizeof(part), "pairs/%016" PRIx64 "/",
+		    flow->part.pair);
 	snprintf(key, KEY_SIZE, "flows/%s/%016" PRIx64 "/%s%ss/", flow->name,
 	    flow->instance, part, role);
+}
+
+void dfi__flow_prefix(char key[KEY_SIZE], const struct flow *flow)
+{
+	snprintf(key, KEY_SIZE, "flows/%s/%016" PRIx64 "/", flow->name,
+	    flow->instance);
+}
+
+void dfi__flow_finished_key(char key[KEY_SIZE], const struct flow *flow)
+{
+	snprintf(key, KEY_SIZE, "flows/%s/%016" PRIx64 "/finished", flow->name,
+	    flow->instance);
 }
 
 void dfi__endpoint_key(char key[KEY_SIZE], const struct flow *flow,

@@ -34,13 +34,16 @@ struct node {
 };
 
 /*
- * The part of a flow with a tree (tree.h) that an endpoint sees: the inputs of
- * one combiner, or those of the targets. All zero for the whole flow.
+ * The part of a flow that an endpoint sees. In a flow with a tree (tree.h) the
+ * inputs of one combiner, or those of the targets; in an open flow a pair, of
+ * one source and one target. All zero for the whole flow.
  */
 struct flow_part {
 	uint32_t combiner;   /* its number + 1; 0: the inputs of the targets */
 	bool from_combiners; /* the senders are combiners, not sources */
 	uint32_t first_source; /* number of the first sender */
+	uint32_t first_target; /* of a pair */
+	uint64_t pair;         /* its id; 0: no pair */
 };
 
 /* A flow's descriptor. */
@@ -73,6 +76,9 @@ struct flow {
 	uint32_t combining;       /* enum dfi_source_combining; likewise */
 	uint32_t fan_in;          /* of a combiner flow; 0: no tree */
 	uint64_t combining_bytes; /* for each source; 0: the default */
+	uint32_t membership;      /* enum dfi_membership */
+	/* Of an open flow, resolved; or 0. */
+	uint32_t min_sources, min_targets, on_loss;
 	struct node creator;
 	/* The part that this struct describes. Not published. */
 	struct flow_part part;
@@ -128,7 +134,8 @@ static inline const char *flow_target_word(const struct flow *flow)
 
 static inline uint32_t flow_first_target(const struct flow *flow)
 {
-	return flow->part.combiner ? flow->part.combiner - 1 : 0;
+	return flow->part.combiner ? flow->part.combiner - 1
+				   : flow->part.first_target;
 }
 
 /* Size of the text why other hosts can't reach a region. */
@@ -176,6 +183,7 @@ struct endpoint {
 	bool has_datagram_address; /* datagrams to it alone go there */
 	struct multicast_address datagram_address;
 	char device[TRANSPORT_WAY_SIZE]; /* it uses, for people; or "" */
+	uint64_t incarnation;            /* of who holds a seat; or 0 */
 };
 
 /*
@@ -208,6 +216,13 @@ void dfi__flow_free(struct flow *flow);
 
 /* Copy a combiner flow. -ENOMEM: there is nothing to free. */
 int dfi__flow_copy(const struct flow *flow, struct flow *copy);
+
+/*
+ * The part of an open flow that is the pair of these two: a closed flow with
+ * one ring. The incarnations give it an id. -ENOMEM: there is nothing to free.
+ */
+int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
+    uint64_t pair, struct flow *part);
 
 /* The geometry of the rings in the targets' regions. */
 struct ring_geometry dfi__flow_geometry(const struct flow *flow);
@@ -314,6 +329,9 @@ void dfi__node_info(uint64_t own, const struct node *node,
  *	flows/<name>/<instance>/targets/<j>
  *	flows/<name>/<instance>/combiners/<c>/sources/<i>
  *	flows/<name>/<instance>/combiners/<c>/targets/<c>
+ *	flows/<name>/<instance>/pairs/<id>/sources/<i>	(open flows)
+ *	flows/<name>/<instance>/pairs/<id>/targets/<j>
+ *	flows/<name>/<instance>/finished
  *	barriers/<name>/<i>	(sync/barrier_members.h)
  *	sequencers/<name>/counter	(sync/sequencer.c)
  *
@@ -336,6 +354,9 @@ void dfi__endpoint_key(char key[KEY_SIZE], const struct flow *flow,
  */
 void dfi__endpoint_prefix(
     char key[KEY_SIZE], const struct flow *flow, const char *role);
+/* The prefix of all keys below a flow, and the key that says it is finished. */
+void dfi__flow_prefix(char key[KEY_SIZE], const struct flow *flow);
+void dfi__flow_finished_key(char key[KEY_SIZE], const struct flow *flow);
 /* The number at the end of an endpoint's key. false: there is none. */
 bool dfi__endpoint_index(const char *key, uint32_t *index);
 

@@ -286,6 +286,7 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 		message.sequencer = region_to_message(
 		    &endpoint->sequencer, &sequencer);
 	message.done = endpoint->done;
+	message.incarnation = endpoint->incarnation;
 	if (endpoint->has_datagram_address) {
 		message.datagram_address.data =
 		    (uint8_t *)endpoint->datagram_address.bytes;
@@ -311,6 +312,7 @@ static bool endpoint_from_message(const DfiFlow__Endpoint *message,
 	strcpy(endpoint->device, message->device);
 	endpoint->cancelled = message->cancelled;
 	endpoint->done = message->done;
+	endpoint->incarnation = message->incarnation;
 	endpoint->has_datagram_address = message->datagram_address.len;
 	if (endpoint->has_datagram_address)
 		memcpy(endpoint->datagram_address.bytes,

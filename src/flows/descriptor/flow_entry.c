@@ -20,6 +20,8 @@
 #define TREE_LAYOUT 0x100
 /* Bit for FOOTER_IN_FRONT. */
 #define FRONT_LAYOUT 0x200
+/* Bit for open flows, whose rings are at their pairs. */
+#define OPEN_LAYOUT 0x400
 
 /* Members that a flow and its message have under the same name. */
 /* clang-format off */
@@ -29,7 +31,8 @@
 	DO(segment_size) DO(segment_count) DO(transport) DO(ordered) \
 	DO(replication) DO(loss_policy) DO(gap_timeout_us) \
 	DO(max_groups) DO(window_tuples) DO(when_full) \
-	DO(combining) DO(combining_bytes) DO(fan_in)
+	DO(combining) DO(combining_bytes) DO(fan_in) \
+	DO(membership) DO(min_sources) DO(min_targets) DO(on_loss)
 /* clang-format on */
 
 /* It also depends on the header that segments have. */
@@ -37,6 +40,7 @@ static uint32_t ring_layout_of(const struct flow *flow)
 {
 	return RING_LAYOUT + dfi__flow_segment_parts(flow) +
 	    (flow->fan_in ? TREE_LAYOUT : 0) +
+	    (flow->membership ? OPEN_LAYOUT : 0) +
 	    (flow->footer_side == FOOTER_IN_FRONT ? FRONT_LAYOUT : 0);
 }
 
@@ -202,12 +206,28 @@ static int schema_from_message(
 	return ret;
 }
 
+static bool membership_is_sane(const struct flow *flow)
+{
+	if (flow->membership == DFI_MEMBERS_CLOSED)
+		return !flow->min_sources && !flow->min_targets &&
+		    !flow->on_loss;
+	return flow->membership == DFI_MEMBERS_OPEN &&
+	    flow->kind == DFI_SHUFFLE && flow->min_targets >= 1 &&
+	    flow->min_targets <= flow->n_targets &&
+	    flow->min_sources <= flow->n_sources &&
+	    flow->on_loss <= DFI_ON_LOSS_DROP &&
+	    (flow->routing == DFI_ROUTE_DIRECT ||
+		flow->routing == DFI_ROUTE_ROUND_ROBIN ||
+		flow->routing == DFI_ROUTE_ANY);
+}
+
 /* Radix and range routing load one integer, whatever the key's type. */
 static bool routing_is_sane(const struct flow *flow)
 {
 	if (flow->routing != DFI_ROUTE_RADIX &&
 	    flow->routing != DFI_ROUTE_RANGE)
-		return flow->routing <= DFI_ROUTE_DIRECT;
+		return flow->routing <=
+		    (flow->membership ? DFI_ROUTE_ANY : DFI_ROUTE_DIRECT);
 	return flow->n_keys == 1 &&
 	    dfi__type_is_integer(flow->schema->fields[flow->keys[0]].type) &&
 	    (flow->routing == DFI_ROUTE_RADIX || flow->splits ||
@@ -299,9 +319,10 @@ static bool flow_is_sane(const struct flow *flow)
 	for (i = 0; i < flow->n_keys; i++)
 		if (flow->keys[i] >= flow->schema->n_fields)
 			return false;
-	return kind_is_sane(flow) && flow->goal <= DFI_LATENCY &&
-	    flow->n_sources >= 1 && flow->n_sources <= DFI_MAX_ENDPOINTS &&
-	    flow->n_targets >= 1 && flow->n_targets <= DFI_MAX_ENDPOINTS &&
+	return kind_is_sane(flow) && membership_is_sane(flow) &&
+	    flow->goal <= DFI_LATENCY && flow->n_sources >= 1 &&
+	    flow->n_sources <= DFI_MAX_ENDPOINTS && flow->n_targets >= 1 &&
+	    flow->n_targets <= DFI_MAX_ENDPOINTS &&
 	    flow->segment_size >= flow->schema->tuple_size &&
 	    flow->segment_size <= DFI_MAX_SEGMENT_SIZE &&
 	    flow->segment_count >= 1 &&

@@ -33,7 +33,9 @@ struct lane_ops {
 	 * The counterparts of writer_open(), dfi__writer_publish() and
 	 * dfi__writer_publish_part() in buffers/writer.h, with the same
 	 * results. publish sets writer->segment to NULL when nothing remains
-	 * open. Any thread that has the source's lock calls them.
+	 * open. Any thread that has the source's lock calls them. NULL if the
+	 * other entries do without dfi__source_make_room() and
+	 * dfi__source_send(), and the source never lingers.
 	 */
 	int (*open)(struct dfi_source *source, uint32_t lane);
 	int (*publish)(struct dfi_source *source, uint32_t lane, uint64_t used);
@@ -95,6 +97,13 @@ struct source_ops {
 	 * 0 is gone.
 	 */
 	int (*attach)(struct dfi_source *source, int64_t deadline);
+	/*
+	 * End and free a source that has no rings of its own, instead of all
+	 * else that dfi_source_close() does at the end; flag is as in
+	 * dfi__writer_end(). NULL: it has rings.
+	 */
+	int (*leave)(
+	    struct dfi_source *source, uint64_t flag, int64_t deadline);
 	/* The source sends nothing more; NULL: there is nothing to stop. */
 	void (*stop)(struct dfi_source *source);
 	/*
@@ -136,6 +145,12 @@ struct intake_ops {
 	bool (*follows)(struct dfi_target *target, uint32_t source);
 	/* The target reads no more and answers no more; or NULL. */
 	void (*stop)(struct dfi_target *target);
+	/*
+	 * Free a target that has no rings of its own, instead of what
+	 * dfi_target_close() does. NULL: it has rings, and can cancel and be
+	 * in a group.
+	 */
+	void (*leave)(struct dfi_target *target);
 	/* The target has closed and its entry stays; or NULL. */
 	void (*rest)(struct dfi_target *target);
 	/* Free what open() has made, or the part that it made; or NULL. */

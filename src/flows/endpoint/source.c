@@ -18,7 +18,7 @@
 
 static const char role[] = "source";
 
-static void free_source(struct dfi_source *source)
+void dfi__source_free(struct dfi_source *source)
 {
 	struct remote *remote;
 	uint32_t t;
@@ -77,11 +77,10 @@ static uint32_t inline_routing(bool one_lane, const struct router *router)
 	return DFI_INLINE_NONE;
 }
 
-static int alloc_source(struct dfi *dfi, const struct kind *kind,
-    const struct flow *flow, uint32_t index, const struct dfi_source_attr *attr,
-    struct dfi_source **out)
+int dfi__source_alloc(struct dfi *dfi, const struct kind *kind,
+    const struct flow *flow, uint32_t index, uint32_t n_lanes,
+    const struct dfi_source_attr *attr, struct dfi_source **out)
 {
-	uint32_t n_lanes = kind->one_lane ? 1 : flow->n_targets;
 	size_t lanes_end = sizeof(struct dfi_source) +
 	    n_lanes * sizeof(struct dfi_source_lane);
 	size_t size = lanes_end + flow->schema->tuple_size;
@@ -250,8 +249,10 @@ int dfi__source_open(struct dfi *dfi, const struct kind *kind,
     struct flow *flow, uint32_t index, const struct dfi_source_attr *attr,
     const struct wait_policy *wait, int64_t deadline, struct dfi_source **out)
 {
+	uint32_t n_lanes = kind->one_lane ? 1 : flow->n_targets;
 	struct dfi_source *source = NULL;
-	int ret = alloc_source(dfi, kind, flow, index, attr, &source);
+	int ret = dfi__source_alloc(
+	    dfi, kind, flow, index, n_lanes, attr, &source);
 
 	if (ret < 0) {
 		dfi__flow_free(flow);
@@ -264,7 +265,7 @@ int dfi__source_open(struct dfi *dfi, const struct kind *kind,
 	if (!ret)
 		ret = attach(source, deadline);
 	if (ret < 0) {
-		free_source(source);
+		dfi__source_free(source);
 		return dfi__error_keep(ret);
 	}
 	source->magic = SOURCE_MAGIC;
@@ -311,6 +312,8 @@ static int end_source(
 	uint32_t t;
 	int ret;
 
+	if (source->kind->source.leave)
+		return source->kind->source.leave(source, flag, deadline);
 	if (source->linger.ns)
 		dfi__linger_remove(source);
 	for (t = 0; t < source->n_remotes; t++)
@@ -325,7 +328,7 @@ static int end_source(
 	dfi__endpoint_key(key, &source->flow, role, source->index);
 	dfi__peers_close(&source->targets, key);
 	dfi__stats_remove(dfi, &source->stats);
-	free_source(source);
+	dfi__source_free(source);
 	dfi__context_leave(dfi);
 	return ret;
 }

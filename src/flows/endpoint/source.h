@@ -127,6 +127,17 @@ int dfi__source_open(struct dfi *dfi, const struct kind *kind,
     const struct wait_policy *wait, int64_t deadline,
     struct dfi_source **source);
 
+/*
+ * The memory of a source with this many lanes, as attr says; it has no rings
+ * yet. The caller gives it the flow and a way to wait.
+ */
+int dfi__source_alloc(struct dfi *dfi, const struct kind *kind,
+    const struct flow *flow, uint32_t index, uint32_t n_lanes,
+    const struct dfi_source_attr *attr, struct dfi_source **source);
+
+/* Close the rings of a source, and free it with its flow. */
+void dfi__source_free(struct dfi_source *source);
+
 /* Open the ring of each target that wants tuples. */
 int dfi__source_open_rings(struct dfi_source *source, int64_t deadline);
 

@@ -89,6 +89,12 @@ int dfi__source_no_target(const struct dfi_source *source, uint32_t target)
 		    "flow '%s': %s %u: target %u: with fan_in all tuples of a "
 		    "source go to its combiner: name target 0",
 		    source->flow.name, SOURCE_ID(source), target);
+	if (source->flow.membership && source->n_lanes < source->flow.n_targets)
+		return dfi__fail(-ERANGE,
+		    "flow '%s': %s %u: target %u: in an open flow with this "
+		    "routing the source chooses the target: name 0, or create "
+		    "the flow with DFI_ROUTE_DIRECT",
+		    source->flow.name, SOURCE_ID(source), target);
 	return dfi__fail(-ERANGE,
 	    "flow '%s': %s %u: target %u: the flow has %u, numbered from 0",
 	    source->flow.name, SOURCE_ID(source), target, source->n_lanes);

@@ -370,6 +370,11 @@ int dfi_target_cancel(struct dfi_target *target)
 
 	if (ret < 0 || target->cancel_published)
 		return ret;
+	if (target->kind->intake.leave)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': %s %u: a target of an open flow leaves when it "
+		    "closes, and the flow goes on: close it instead",
+		    target->flow.name, TARGET_ID(target));
 	if (!target->cancelled) {
 		target->cancelled = true;
 		/* The unread tuples of the segment in work are lost. */
@@ -425,6 +430,10 @@ int dfi_target_close(struct dfi_target *target)
 	if (target->status || target_aborted(target))
 		ret = dfi__target_check_slow(target);
 	dfi = target->dfi;
+	if (target->kind->intake.leave) {
+		target->kind->intake.leave(target);
+		return ret;
+	}
 	if (target->group)
 		dfi__target_group_drop(target);
 	if (!target->cancelled)

@@ -143,6 +143,12 @@ int dfi_target_group_add(
 		    target, target ? &target->magic : NULL, TARGET_MAGIC);
 	if (ret < 0)
 		return ret;
+	if (target->kind->intake.leave)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': %s %u: targets of open flows can't be in "
+		    "groups in this version: poll their descriptors "
+		    "(dfi_target_fd())",
+		    target->flow.name, TARGET_ID(target));
 	if (target->group || target->notify)
 		return dfi__fail(-EBUSY, "flow '%s': %s %u %s",
 		    target->flow.name, TARGET_ID(target),

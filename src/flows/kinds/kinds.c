@@ -14,6 +14,7 @@
 #include "flows/endpoint/source.h"
 #include "flows/endpoint/target.h"
 #include "flows/members/attach.h"
+#include "open/open.h"
 
 static const struct kind *const kinds[] = {
 #define ROW(number, name) [number] = &dfi__##name##_kind,
@@ -82,7 +83,10 @@ int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 			.reserved = attr.reserved,
 		    },
 		    name, &opening);
-	if (!ret)
+	if (!ret && opening.flow.membership)
+		ret = dfi__open_source_open(dfi, &opening.flow, index, &attr,
+		    &opening.wait, opening.deadline, out);
+	else if (!ret)
 		ret = dfi__source_open(dfi, kinds[opening.flow.kind],
 		    &opening.flow, index, &attr, &opening.wait,
 		    opening.deadline, out);
@@ -106,7 +110,10 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	if (!ret)
 		ret = begin(
 		    dfi, flow_name, "target", index, &attr, name, &opening);
-	if (!ret)
+	if (!ret && opening.flow.membership)
+		ret = dfi__open_target_open(dfi, &opening.flow, index, &attr,
+		    &opening.wait, opening.deadline, out);
+	else if (!ret)
 		ret = dfi__target_open(dfi, kinds[opening.flow.kind],
 		    &opening.flow, index, &attr, &opening.wait,
 		    opening.deadline, out);

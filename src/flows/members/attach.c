@@ -174,7 +174,12 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
 	if (ret < 0)
 		return ret;
 	n = is_source ? flow->n_sources : flow->n_targets;
-	if (index >= n)
+	if (index == DFI_ANY_SEAT && !flow->membership)
+		ret = dfi__fail(-ERANGE,
+		    "flow '%s': %s DFI_ANY_SEAT: only open flows "
+		    "(DFI_MEMBERS_OPEN) have seats: name a number from 0 to %u",
+		    name, role, n - 1);
+	else if (index != DFI_ANY_SEAT && index >= n)
 		ret = dfi__fail(-ERANGE,
 		    "flow '%s': %s %u: the flow has %u, numbered from 0", name,
 		    role, index, n);

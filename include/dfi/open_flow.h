@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open flows: endpoints come, go, die and return, and the flow goes on
+ * (docs/open-flows.md says what there is by now). n_sources and n_targets of
+ * the flow are the numbers of its seats. One endpoint at a time holds a seat,
+ * by its number or any that is free; when it has closed or died, the seat is
+ * free for the next, and nothing of the one is delivered as the other's.
+ *
+ * Any thread may make these calls. They return errors of the registry as well.
+ */
+#ifndef DFI_OPEN_FLOW_H
+#define DFI_OPEN_FLOW_H
+
+#include <stdint.h>
+#include <dfi/export.h>
+
+DFI_BEGIN_DECLS
+
+struct dfi;
+struct dfi_source;
+struct dfi_target;
+
+enum dfi_membership {
+	DFI_MEMBERS_CLOSED = 0, /* each endpoint attaches once (flow.h) */
+	DFI_MEMBERS_OPEN,
+};
+
+/* What the death of an endpoint means for those that it shares rings with. */
+enum dfi_on_loss {
+	/* -ECONNRESET, as in a closed flow. */
+	DFI_ON_LOSS_FAIL = 0,
+	/*
+	 * They go on. What a source had sent is consumed. What a target had
+	 * not given back is dropped, and counts in dfi_source_dropped().
+	 */
+	DFI_ON_LOSS_DROP,
+	DFI_ON_LOSS_REPLAY, /* -EOPNOTSUPP: not in this version */
+};
+
+/* Members for open flows; all 0 in closed ones. */
+struct dfi_open_attr {
+	uint32_t membership;  /* enum dfi_membership */
+	uint32_t min_sources; /* attached before a source may push */
+	uint32_t min_targets; /* the same; 0: 1 */
+	uint32_t on_loss;     /* enum dfi_on_loss */
+	uint64_t reserved[8]; /* 0 */
+};
+
+/* The index of an open that takes any free seat. -EBUSY: there is none. */
+#define DFI_ANY_SEAT UINT32_MAX
+
+/*
+ * Say that no more sources come. Targets end once those that are attached have
+ * ended; a source that is opened later gets -ESHUTDOWN. Any number of times.
+ * The removal of the flow says the same. -ENOENT: there is no such flow.
+ * -EPROTOTYPE: it is not open. -EPERM: neither is it persistent, nor was it
+ * created by this context.
+ */
+DFI_API int dfi_flow_finish(struct dfi *dfi, const char *name);
+
+/* The number of the seat, in any flow. Owner thread only. */
+DFI_API int dfi_source_seat(const struct dfi_source *source);
+DFI_API int dfi_target_seat(const struct dfi_target *target);
+
+/*
+ * Set *n to the tuples that this source has sent or buffered for targets that
+ * have since left or died, and that those had not given back. A target gives
+ * segments back in quarters of its ring, and all when it closes. Over a network
+ * this is an upper bound. 0 in closed flows. Owner thread only.
+ */
+DFI_API int dfi_source_dropped(const struct dfi_source *source, uint64_t *n);
+
+DFI_END_DECLS
+
+#endif

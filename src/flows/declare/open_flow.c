@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Declares and finishes open flows. Each refusal says what to use instead.
+ */
+#include "open_flow.h"
+
+#include <string.h>
+#include "base/error.h"
+#include "base/error_list.h"
+#include "flows/context/context.h"
+#include "flows/descriptor/descriptor.h"
+#include "registry/client/client.h"
+#include "route.h"
+
+/* Members that only open flows have. */
+static int check_closed(
+    const struct flow *flow, const struct dfi_open_attr *attr)
+{
+	const char *member = attr->min_sources ? "min_sources"
+	    : attr->min_targets                ? "min_targets"
+	    : attr->on_loss                    ? "on_loss"
+					       : NULL;
+
+	return member ? dfi__fail(-EINVAL,
+			    "flow '%s': open.%s is for open flows: set "
+			    "open.membership to DFI_MEMBERS_OPEN, or leave "
+			    "it 0",
+			    flow->name, member)
+		      : 0;
+}
+
+/* Routing without keys has no partitions to move. */
+static int check_kind(const struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	if (flow->kind != DFI_SHUFFLE)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': open.membership: this version has open flows "
+		    "of kind DFI_SHUFFLE only: use several of these, or a "
+		    "closed flow",
+		    flow->name);
+	if (flow->routing != DFI_ROUTE_DIRECT &&
+	    flow->routing != DFI_ROUTE_ROUND_ROBIN &&
+	    flow->routing != DFI_ROUTE_ANY)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': routing %u: in this version an open flow "
+		    "routes by DFI_ROUTE_DIRECT, DFI_ROUTE_ROUND_ROBIN or "
+		    "DFI_ROUTE_ANY: choose one, and partition in the "
+		    "application",
+		    flow->name, flow->routing);
+	if (attr->key || attr->splits || attr->radix_bits || attr->radix_shift)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': key, splits, radix_shift and radix_bits are "
+		    "for routing by keys, which open flows do not have: leave "
+		    "them 0",
+		    flow->name);
+	return 0;
+}
+
+static int check_minimum(
+    const struct flow *flow, const char *role, uint32_t minimum, uint32_t n)
+{
+	return minimum <= n ? 0
+			    : dfi__fail(-EINVAL,
+				  "flow '%s': open.min_%ss %u is more than "
+				  "n_%ss, which is %u",
+				  flow->name, role, minimum, role, n);
+}
+
+static int check_loss(const struct flow *flow, uint32_t on_loss)
+{
+	if (on_loss > DFI_ON_LOSS_REPLAY)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.on_loss %u is no enum dfi_on_loss",
+		    flow->name, on_loss);
+	return on_loss == DFI_ON_LOSS_REPLAY
+	    ? dfi__fail(-EOPNOTSUPP,
+		  "flow '%s': open.on_loss DFI_ON_LOSS_REPLAY: this version "
+		  "does not send tuples again: use DFI_ON_LOSS_DROP, and "
+		  "repeat what is missing in the application",
+		  flow->name)
+	    : 0;
+}
+
+int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	static const struct dfi_open_attr none;
+	const struct dfi_open_attr *open = &attr->open;
+	int ret;
+
+	if (memcmp(open->reserved, none.reserved, sizeof(none.reserved)) != 0)
+		return dfi__fail(-E2BIG,
+		    "flow '%s': dfi_flow_attr.open.reserved is not 0: set it "
+		    "to 0, or use a newer library that knows the member",
+		    flow->name);
+	if (open->membership > DFI_MEMBERS_OPEN)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.membership %u is no enum dfi_membership",
+		    flow->name, open->membership);
+	if (!open->membership)
+		return check_closed(flow, open);
+	ret = check_kind(flow, attr);
+	if (!ret)
+		ret = check_loss(flow, open->on_loss);
+	if (!ret)
+		ret = check_minimum(
+		    flow, "source", open->min_sources, flow->n_sources);
+	if (!ret)
+		ret = check_minimum(
+		    flow, "target", open->min_targets, flow->n_targets);
+	flow->membership = open->membership;
+	flow->min_sources = open->min_sources;
+	flow->min_targets = open->min_targets ? open->min_targets : 1;
+	flow->on_loss = open->on_loss;
+	return ret;
+}
+
+static int get_flow(
+    struct dfi *dfi, const char *name, int64_t deadline, struct flow *flow)
+{
+	struct registry_value value;
+	char key[KEY_SIZE];
+	int ret;
+
+	dfi__flow_key(key, name);
+	ret = dfi__client_get(dfi->registry, key, deadline, &value);
+	if (ret == -ENOENT)
+		return dfi__fail(-ENOENT, "flow '%s' doesn't exist", name);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s'", name);
+	ret = dfi__flow_decode(name, value.data, value.size, flow);
+	dfi__registry_value_free(&value);
+	return ret;
+}
+
+static int check_finish(const struct dfi *dfi, const struct flow *flow)
+{
+	if (!flow->membership)
+		return dfi__fail(-EPROTOTYPE,
+		    "flow '%s' is not open (open.membership): it ends when "
+		    "all its sources have closed",
+		    flow->name);
+	/* The key would go with this context, and the flow would go on. */
+	if (!(flow->flags & DFI_FLOW_PERSISTENT) &&
+	    flow->creator.id != dfi->node.id)
+		return dfi__fail(-EPERM,
+		    "flow '%s': the context that has created it finishes it "
+		    "(node %s, host %s, pid %u); any does if the flow is "
+		    "DFI_FLOW_PERSISTENT",
+		    flow->name, flow->creator.name, flow->creator.host,
+		    flow->creator.pid);
+	return 0;
+}
+
+static int finish(struct dfi *dfi, const struct flow *flow, int64_t deadline)
+{
+	bool persistent = flow->flags & DFI_FLOW_PERSISTENT;
+	char key[KEY_SIZE];
+	int ret;
+
+	dfi__flow_finished_key(key, flow);
+	ret = dfi__client_create(dfi->registry, key, "", 0,
+	    persistent ? CLIENT_SHARED : CLIENT_SHARED | CLIENT_LEASED,
+	    deadline, NULL);
+	if (ret == -EEXIST)
+		return 0;
+	return ret < 0 ? dfi__fail_within(ret, "flow '%s'", flow->name) : 0;
+}
+
+int dfi_flow_finish(struct dfi *dfi, const char *name)
+{
+	struct flow flow;
+	int64_t deadline;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret)
+		ret = dfi__flow_check_name(name);
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, 0);
+	ret = get_flow(dfi, name, deadline, &flow);
+	if (ret < 0)
+		return dfi__error_keep(ret);
+	ret = check_finish(dfi, &flow);
+	if (!ret)
+		ret = finish(dfi, &flow, deadline);
+	dfi__flow_free(&flow);
+	return dfi__error_keep(ret);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The declaration of open flows, and the call that finishes one. */
+#ifndef DFI_FLOWS_DECLARE_OPEN_FLOW_H
+#define DFI_FLOWS_DECLARE_OPEN_FLOW_H
+
+#include <dfi/flow.h>
+
+struct flow;
+
+/*
+ * Check the open part of a declaration, whose other members the flow has
+ * already, and copy it to the flow. -EINVAL, -E2BIG, -EOPNOTSUPP.
+ */
+int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr);
+
+#endif

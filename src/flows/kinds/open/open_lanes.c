@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lanes of a source of an open flow: which target's segment a lane points
+ * to, how full segments are sent, and what becomes of those of a target that
+ * has left.
+ */
+#include "open_source.h"
+
+#include "base/counter.h"
+#include "base/error.h"
+#include "flows/members/attach.h"
+#include "transport/transport.h"
+
+/* The seat whose segment a lane points to. */
+static uint32_t seat_of(const struct dfi_source *source, uint32_t lane)
+{
+	const struct open_source *open = open_source(source);
+
+	return open->routed ? open->chosen : lane;
+}
+
+static void close_lane(struct dfi_source *source, uint32_t lane)
+{
+	source->writers[lane].segment = NULL;
+	source_close_lane(source, lane);
+}
+
+/* Point a lane to the open segment of an end. */
+static void load(struct dfi_source *source, uint32_t lane, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	const struct dfi_source *end = open->ends[seat];
+	struct writer *writer = &source->writers[lane];
+	char *next = end->head.lanes[0].next;
+
+	writer->segment = end->writers[0].segment;
+	writer->end = source->router.routing == DFI_ROUTE_ROUND_ROBIN
+	    ? next + source->head.tuple_size
+	    : end->writers[0].end;
+	writer->refused = 0;
+	source->head.lanes[lane].next = next;
+	lane_set_end(&source->head.lanes[lane], writer->end);
+	open->chosen = seat;
+}
+
+/* Bring the lane of the end up to date. */
+static void store(struct dfi_source *source, uint32_t lane)
+{
+	if (!source->writers[lane].segment ||
+	    source_lane_is_closed(source, lane))
+		return;
+	open_source(source)->ends[seat_of(source, lane)]->head.lanes[0].next =
+	    source->head.lanes[lane].next;
+}
+
+/* The lane that may point to a seat's segment. */
+static uint32_t lane_of(const struct dfi_source *source, uint32_t seat)
+{
+	return open_source(source)->routed ? 0 : seat;
+}
+
+/* Hand an end to the helper. */
+static void retire(struct dfi_source *source, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	uint32_t lane = lane_of(source, seat);
+
+	if (source->writers[lane].segment && seat_of(source, lane) == seat)
+		close_lane(source, lane);
+	dfi__peers_withdraw(&open->ends[seat]->targets);
+	open->ends[seat] = NULL;
+	open->n_ends--;
+	dfi__pairs_retire(&open->pairs, open->taken[seat]);
+}
+
+/*
+ * A target has left or died. It harms nobody if it has closed and had taken all
+ * that was sent. 0, or the sticky error that the flow wants.
+ */
+static int lose(struct dfi_source *source, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	struct dfi_source *end = open->ends[seat];
+	uint32_t lane = lane_of(source, seat);
+	bool closed = writer_closed(&end->rings[0]);
+	uint64_t n;
+
+	if (source->writers[lane].segment && seat_of(source, lane) == seat)
+		store(source, lane);
+	n = dfi__writer_unreturned(&end->rings[0]);
+	if (!end->status)
+		n += source_filled(end, 0) / source->head.tuple_size;
+	open->dropped += n;
+	if (source->flow.on_loss == DFI_ON_LOSS_FAIL && (n || !closed))
+		return dfi__source_fail(
+		    source, dfi__peers_lost(&end->targets, 0));
+	retire(source, seat);
+	return 0;
+}
+
+static int evicted(struct dfi_source *source)
+{
+	return dfi__source_fail(source,
+	    dfi__fail(-ESTALE,
+		"flow '%s': %s %u: its seat was taken away: its key in the "
+		"registry is gone",
+		source->flow.name, SOURCE_ID(source)));
+}
+
+/* Under the lock. */
+static void take(struct open_source *open, uint32_t seat)
+{
+	struct pair *pair = dfi__pairs_take(&open->pairs, seat);
+
+	if (!pair)
+		return;
+	open->taken[seat] = pair;
+	open->ends[seat] = pair->end;
+	open->n_ends++;
+}
+
+/* Give up what has left: 0, or a sticky error. */
+static int drop_lost(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < open_seats(source); i++) {
+		if (!open->ends[i])
+			continue;
+		/* The helper may set stale at any time; then it calls again. */
+		if (open_is_lost(open->ends[i]) ||
+		    atomic_peek(&open->taken[i]->stale))
+			ret = lose(source, i);
+	}
+	return ret;
+}
+
+int dfi__open_adopt(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	struct seat_watch *seats = &open->pairs.seats;
+	uint32_t changes = pairs_changes(&open->pairs), i;
+	bool gone;
+	int ret;
+
+	if (changes == open->seen)
+		return 0;
+	open->seen = changes;
+	ret = drop_lost(source);
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&seats->lock);
+	for (i = 0; i < open_seats(source); i++)
+		take(open, i);
+	gone = seats->seats.evicted;
+	if (open->n_ends >= source->flow.min_targets &&
+	    seats->seats.n_attached[OPEN_SOURCE] >= source->flow.min_sources)
+		open->may_push = true;
+	pthread_mutex_unlock(&seats->lock);
+	return gone ? evicted(source) : 0;
+}
+
+/* ---- Choosing ---------------------------------------------------------- */
+
+static int empty_seat(struct dfi_source *source, uint32_t seat)
+{
+	return dfi__fail(-ENXIO,
+	    "flow '%s': %s %u: target %u: nobody holds this seat",
+	    source->flow.name, SOURCE_ID(source), seat);
+}
+
+/* Nobody is there who could take a tuple: 0 if somebody may come. */
+static int expect_some(struct dfi_source *source, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	struct seat_watch *seats = &open->pairs.seats;
+	bool expected, removed;
+	uint32_t i;
+
+	pthread_mutex_lock(&seats->lock);
+	expected = seat < open_seats(source) &&
+	    dfi__pairs_expected(&open->pairs, seat);
+	for (i = 0; seat == open_seats(source) && i < seat; i++)
+		expected |= dfi__pairs_expected(&open->pairs, i);
+	removed = seats->removed;
+	pthread_mutex_unlock(&seats->lock);
+	if (removed && !expected)
+		return dfi__source_fail(source,
+		    dfi__fail(-ECONNRESET,
+			"flow '%s': %s %u: no target is attached, and none "
+			"can: the flow was removed, or its creator died",
+			source->flow.name, SOURCE_ID(source)));
+	return 0;
+}
+
+/* Open a segment of an end: 1, 0 without room, or -ENXIO: it is lost. */
+static int open_end(struct dfi_source *end)
+{
+	int ret;
+
+	if (open_is_lost(end))
+		return -ENXIO;
+	if (end->writers[0].segment)
+		return 1;
+	ret = dfi__source_open_segment(end, 0);
+	return ret < 0 ? -ENXIO : ret;
+}
+
+/* The segments that an end has room for, with the open one. */
+static uint64_t end_room(const struct dfi_source *end)
+{
+	const struct writer *writer = &end->writers[0];
+	/* Pairs with the publish in the transport's give_credit(). */
+	uint64_t consumed = atomic_observe(
+	    &writer_header(writer)->credit.consumed);
+
+	return writer->geometry.segment_count - (writer->seq - consumed);
+}
+
+/* The end with most room, the first of them from next on. */
+static uint32_t with_most_room(const struct dfi_source *source)
+{
+	const struct open_source *open = open_source(source);
+	uint32_t n = open_seats(source), best = n, i, seat;
+	uint64_t room, most = 0;
+
+	for (i = 0; i < n; i++) {
+		seat = (open->next + i) % n;
+		if (!open->ends[seat])
+			continue;
+		room = end_room(open->ends[seat]);
+		if (best == n || room > most) {
+			best = seat;
+			most = room;
+		}
+	}
+	return best;
+}
+
+static uint32_t in_turn(const struct dfi_source *source)
+{
+	const struct open_source *open = open_source(source);
+	uint32_t n = open_seats(source), i;
+
+	for (i = 0; i < n; i++)
+		if (open->ends[(open->next + i) % n])
+			return (open->next + i) % n;
+	return n;
+}
+
+/* The seat that a lane's next tuple goes to; n_seats: nobody is there. */
+static uint32_t choose(const struct dfi_source *source, uint32_t lane)
+{
+	if (source->router.routing == DFI_ROUTE_DIRECT)
+		return open_source(source)->ends[lane] ? lane
+						       : open_seats(source);
+	return source->router.routing == DFI_ROUTE_ANY ? with_most_room(source)
+						       : in_turn(source);
+}
+
+/*
+ * Point a closed lane to an open segment: 1. 0: there is none now; *seat is the
+ * one to wait for, or n_seats. Or an error.
+ */
+static int point(struct dfi_source *source, uint32_t lane, uint32_t *seat)
+{
+	struct open_source *open = open_source(source);
+	int ret;
+
+	for (;;) {
+		*seat = open->may_push ? choose(source, lane)
+				       : open_seats(source);
+		if (*seat == open_seats(source))
+			return 0;
+		ret = open_end(open->ends[*seat]);
+		if (ret > 0) {
+			load(source, lane, *seat);
+			return 1;
+		}
+		if (!ret)
+			return 0;
+		ret = lose(source, *seat);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+/* ---- Sending ----------------------------------------------------------- */
+
+/* Send what the open segment of an end has; its lane is up to date. */
+static int send_end(struct dfi_source *source, uint32_t lane, uint32_t seat)
+{
+	struct dfi_source *end = open_source(source)->ends[seat];
+	struct writer *writer = &source->writers[lane];
+	uint64_t bytes = source_filled(end, 0);
+
+	if (!bytes)
+		return 0;
+	if (open_is_lost(end))
+		return lose(source, seat);
+	owned_add(&writer->total, bytes / source->head.tuple_size);
+	counter_add(&writer->segments, 1);
+	counter_add(
+	    &writer->partial_segments, bytes != writer->geometry.segment_bytes);
+	return dfi__source_send(end, 0) < 0 ? lose(source, seat) : 0;
+}
+
+/* The lane's segment is full, or in round robin it has its tuple. */
+int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
+{
+	struct open_source *open = open_source(source);
+	uint32_t seat = seat_of(source, lane), other;
+	const struct dfi_source *end = open->ends[seat];
+	int ret = 0;
+
+	if (source_aborted(source))
+		return dfi__source_give_up(source);
+	store(source, lane);
+	close_lane(source, lane);
+	open->next = seat + 1 == open_seats(source) ? 0 : seat + 1;
+	if (end->head.lanes[0].next == end->writers[0].end)
+		ret = send_end(source, lane, seat);
+	if (!ret)
+		ret = dfi__open_adopt(source);
+	if (!ret)
+		ret = point(source, lane, &other);
+	/* The tuple is taken: what is wrong with the next is said then. */
+	return ret < 0 && source->status ? ret : 0;
+}
+
+/* Send the segment of a lane before it is full, and leave the lane closed. */
+int dfi__open_lane_send(struct dfi_source *source, uint32_t lane)
+{
+	uint32_t seat = seat_of(source, lane);
+
+	if (!source->writers[lane].segment)
+		return 0;
+	store(source, lane);
+	close_lane(source, lane);
+	return send_end(source, lane, seat);
+}
+
+int dfi__open_lane_flush(struct dfi_source *source, uint32_t lane)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i, seat;
+	int ret = dfi__open_lane_send(source, lane);
+
+	/* Round robin has begun segments of several targets. */
+	for (i = 0; !ret && open->routed && i < open_seats(source); i++)
+		if (open->ends[i])
+			ret = send_end(source, lane, i);
+	if (!ret)
+		ret = dfi__open_adopt(source);
+	if (!ret)
+		ret = point(source, lane, &seat);
+	return ret < 0 ? ret : 0;
+}
+
+/* ---- Making room -------------------------------------------------------- */
+
+static bool is_expected(struct dfi_source *source, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	bool expected;
+
+	pthread_mutex_lock(&open->pairs.seats.lock);
+	expected = dfi__pairs_expected(&open->pairs, seat);
+	pthread_mutex_unlock(&open->pairs.seats.lock);
+	return expected;
+}
+
+int dfi__open_lane_make_room(struct dfi_source *source, uint32_t lane)
+{
+	struct open_source *open = open_source(source);
+	uint32_t room;
+	int ret;
+
+	for (;;) {
+		ret = source_check(source);
+		if (!ret)
+			ret = dfi__open_adopt(source);
+		if (!ret)
+			ret = point(source, lane, &room);
+		if (ret != 0)
+			return ret < 0 ? ret : 0;
+		if (open->may_push && !open->routed && !open->ends[lane] &&
+		    !is_expected(source, lane))
+			return empty_seat(source, lane);
+		if (room == open_seats(source))
+			ret = expect_some(source, open->routed ? room : lane);
+		if (!ret && source_interrupted(source))
+			ret = dfi__source_interrupted(source);
+		if (!ret)
+			ret = dfi__open_await_room(source, room);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+static int await_start(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	int ret = 0;
+
+	while (!ret && !open->may_push) {
+		ret = dfi__open_adopt(source);
+		if (!ret && !open->may_push)
+			ret = expect_some(source, open_seats(source));
+		if (!ret && !open->may_push)
+			ret = dfi__open_await_room(source, open_seats(source));
+	}
+	return ret;
+}
+
+int dfi__open_await_start(struct dfi_source *source, int64_t deadline)
+{
+	int ret;
+
+	source->wait_time.deadline = deadline;
+	ret = await_start(source);
+	source->wait_time.deadline = DEADLINE_NEVER;
+	return ret;
+}
+
+/* ---- The rest of the table --------------------------------------------- */
+
+/* Also the last look at the targets before the end. */
+int dfi__open_lane_check_whole(const struct dfi_source *source)
+{
+	struct dfi_source *self = open_source(source)->source;
+	uint32_t t;
+	int ret = dfi__open_adopt(self);
+
+	if (!ret)
+		ret = drop_lost(self);
+	for (t = 0; !ret && t < source->n_lanes; t++)
+		if (source->writers[t].refused &&
+		    source->writers[t].refused != -ENXIO)
+			ret = dfi__fail(source->writers[t].refused,
+			    "flow '%s': %s %u: closed after a push found no "
+			    "room and was not repeated",
+			    source->flow.name, SOURCE_ID(source));
+	return ret;
+}
+
+/* Round robin takes one tuple at a time. */
+uint32_t dfi__open_lane_most_room(const struct dfi_source *source, uint32_t n,
+    const char **why, const char **instead)
+{
+	if (source->router.routing != DFI_ROUTE_ROUND_ROBIN)
+		return n;
+	*why = "do not go to one target by DFI_ROUTE_ROUND_ROBIN";
+	*instead = "create the flow with DFI_ROUTE_ANY or DFI_ROUTE_DIRECT";
+	return 1;
+}
+
+/* The rest of begun segments, to which no lane points. */
+uint64_t dfi__open_lane_waiting_bytes(const struct dfi_source *source)
+{
+	const struct open_source *open = open_source(source);
+	bool points = source->writers[0].segment != NULL;
+	uint64_t bytes = 0;
+	uint32_t i;
+
+	for (i = 0; open->routed && i < open_seats(source); i++)
+		if (open->ends[i] && !(points && i == open->chosen))
+			bytes += source_filled(open->ends[i], 0);
+	return bytes;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a source of an open flow; open_lanes.c and open_wait.c do the
+ * rest. */
+#include "open_source.h"
+
+#include <stdlib.h>
+#include <dfi/open_flow.h>
+#include "base/error.h"
+#include "base/error_list.h"
+#include "base/log.h"
+#include "flows/kinds/kinds.h"
+#include "open.h"
+
+/* ---- Pairs, on the helper ---------------------------------------------- */
+
+static int make(void *owner, struct flow *part, int64_t deadline, void **out)
+{
+	struct open_source *open = owner;
+	struct dfi *dfi = open->source->dfi;
+	struct dfi_source *end;
+	int ret = dfi__context_enter(dfi);
+
+	if (ret < 0) {
+		dfi__flow_free(part);
+		return ret;
+	}
+	ret = dfi__source_open(dfi, &dfi__shuffle_kind, part,
+	    part->part.first_source, &open->attr, &open->wait, deadline, &end);
+	if (ret < 0)
+		dfi__context_leave(dfi);
+	else
+		*out = end;
+	return ret;
+}
+
+/* The target has left, or the source gives up. */
+static void unmake(void *arg)
+{
+	struct dfi_source *end = arg;
+
+	dfi_source_abort(end);
+	(void)dfi_source_close(end);
+}
+
+static const struct pairs_ops pairs_ops = { .make = make, .unmake = unmake };
+
+/* ---- Opening ----------------------------------------------------------- */
+
+static int check_linger(const struct dfi *dfi, const struct flow *flow,
+    const struct dfi_source_attr *attr)
+{
+	if (attr->linger_us ? attr->linger_us == DFI_NO_LINGER
+			    : !dfi->settings.linger_us)
+		return 0;
+	return dfi__fail(-EOPNOTSUPP,
+	    "flow '%s': sources of open flows do not linger in this version: "
+	    "set %s, and flush (dfi_source_flush())",
+	    flow->name,
+	    attr->linger_us ? "dfi_source_attr.linger_us to 0"
+			    : "dfi_source_attr.linger_us to DFI_NO_LINGER, as "
+			      "DFI_LINGER_US is set");
+}
+
+static void init_lanes(struct dfi_source *source)
+{
+	const struct open_source *open = open_source(source);
+	uint32_t t;
+
+	for (t = 0; t < source->n_lanes; t++) {
+		source->writers[t].geometry = dfi__flow_geometry(&source->flow);
+		source_close_lane(source, t);
+	}
+	source->lane_ops = &dfi__open_lane_ops;
+	source->head.inline_routing = open->routed ? DFI_INLINE_ONE
+						   : DFI_INLINE_NONE;
+}
+
+/* What the helper needs must be there before it starts. */
+static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
+{
+	struct open_source *open = calloc(1, sizeof(*open));
+
+	source->state = open;
+	if (!open)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
+	open->source = source;
+	open->routed = source->flow.routing != DFI_ROUTE_DIRECT;
+	open->wait = source->wait;
+	open->attr = (struct dfi_source_attr){
+		.size = sizeof(open->attr),
+		.flags = DFI_NONBLOCK,
+		.close_timeout_ms = attr->close_timeout_ms,
+		.linger_us = DFI_NO_LINGER,
+	};
+	open->pairs.ops = &pairs_ops;
+	open->pairs.owner = open;
+	open->pairs.sleeper = &source->targets;
+	open->ends = calloc(source->flow.n_targets, sizeof(open->ends[0]));
+	open->taken = calloc(source->flow.n_targets, sizeof(open->taken[0]));
+	if (!open->ends || !open->taken)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
+	if (source->flags & DFI_NONBLOCK)
+		return 0;
+	return dfi__notify_new(&open->notify);
+}
+
+static int attach(struct dfi_source *source, uint32_t index,
+    const struct dfi_source_attr *attr, int64_t deadline)
+{
+	struct open_source *open;
+	int ret = init(source, attr);
+
+	if (ret < 0)
+		return ret;
+	open = open_source(source);
+	init_lanes(source);
+	if (open->notify)
+		atomic_publish(
+		    &source->targets.sleeping, &open->notify->self.word);
+	ret = dfi__pairs_open(&open->pairs, source->dfi, &source->flow,
+	    OPEN_SOURCE, index, deadline);
+	if (ret < 0)
+		return ret;
+	source->index = open->pairs.seats.seats.own_seat;
+	open->next = source->index % source->flow.n_targets;
+	/* Take over what is there, so that the first push finds it. */
+	open->seen = pairs_changes(&open->pairs) - 1;
+	return source->flags & DFI_NONBLOCK
+	    ? 0
+	    : dfi__open_await_start(source, deadline);
+}
+
+int dfi__open_source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct dfi_source_attr *attr, const struct wait_policy *wait,
+    int64_t deadline, struct dfi_source **out)
+{
+	uint32_t n_lanes = flow->routing == DFI_ROUTE_DIRECT ? flow->n_targets
+							     : 1;
+	struct dfi_source *source;
+	int ret = check_linger(dfi, flow, attr);
+
+	if (!ret)
+		ret = dfi__source_alloc(
+		    dfi, &dfi__open_kind, flow, index, n_lanes, attr, &source);
+	if (ret < 0) {
+		dfi__flow_free(flow);
+		return ret;
+	}
+	source->flow = *flow;
+	source->wait = *wait;
+	source->wait_time.tick = NULL;
+	source->close_timeout_ms = attr->close_timeout_ms;
+	ret = attach(source, index, attr, deadline);
+	if (ret < 0) {
+		dfi__source_free(source);
+		return dfi__error_keep(ret);
+	}
+	source->magic = SOURCE_MAGIC;
+	dfi__log(DFI_LOG_INFO, "flow '%s': %s %u: has a seat",
+	    source->flow.name, SOURCE_ID(source));
+	*out = source;
+	return 0;
+}
+
+/* ---- The end ----------------------------------------------------------- */
+
+void dfi__open_source_close(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+
+	if (!open)
+		return;
+	/* Otherwise it was not opened. */
+	if (open->pairs.of)
+		dfi__pairs_close(&open->pairs);
+	dfi__notify_free(open->notify);
+	free(open->ends);
+	free(open->taken);
+	free(open);
+}
+
+/* Tell a target that the source has ended. */
+static int end_pair(const struct dfi_source *source, struct pair *pair)
+{
+	const struct dfi_source *end = pair->end;
+	uint64_t n = dfi__writer_unreturned(&end->rings[0]);
+	int ret = dfi_source_close(pair->end);
+
+	pair->end = NULL;
+	/* A target that had taken all may have left since. */
+	return n && source->flow.on_loss == DFI_ON_LOSS_FAIL ? ret : 0;
+}
+
+/* Tell all that are attached: the first error that counts. */
+static int end_pairs(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i, n = source->flow.n_targets * SEAT_PAIRS;
+	struct pair *pair;
+	int err, ret = 0;
+
+	for (i = 0; i < n; i++) {
+		pair = &open->pairs.of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS];
+		if (!pair->end || pair->state == PAIR_RETIRED)
+			continue;
+		err = end_pair(source, pair);
+		if (!ret)
+			ret = err;
+	}
+	return ret;
+}
+
+/*
+ * End marks come before the seat is given back, so that a target which sees
+ * that has all.
+ */
+int dfi__open_source_leave(
+    struct dfi_source *source, uint64_t flag, int64_t deadline)
+{
+	struct dfi *dfi = source->dfi;
+	int ret = 0;
+
+	(void)deadline;
+	dfi__pairs_stop(&open_source(source)->pairs);
+	if (flag == FOOTER_FLAG_END)
+		ret = end_pairs(source);
+	dfi__handle_retire(source);
+	dfi__source_free(source);
+	dfi__context_leave(dfi);
+	return ret;
+}
+
+/* ---- Questions --------------------------------------------------------- */
+
+int dfi_source_seat(const struct dfi_source *source)
+{
+	int ret = handle_check(
+	    source, source ? &source->magic : NULL, SOURCE_MAGIC);
+
+	return ret < 0 ? ret : (int)source->index;
+}
+
+int dfi_source_dropped(const struct dfi_source *source, uint64_t *n)
+{
+	int ret = handle_check(
+	    source, source ? &source->magic : NULL, SOURCE_MAGIC);
+
+	if (ret < 0)
+		return ret;
+	if (!n)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s %u: dfi_source_dropped: n is NULL",
+		    source->flow.name, SOURCE_ID(source));
+	*n = source->flow.membership ? open_source(source)->dropped : 0;
+	return 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source of an open flow. With DFI_ROUTE_DIRECT it has a lane for each seat
+ * of a target. Otherwise it has one lane, which points to the segment of the
+ * target that the routing has chosen. The segment belongs to the source of the
+ * pair (pairs.h), whose own lane is brought up to date before each call on it.
+ */
+#ifndef DFI_FLOWS_KINDS_OPEN_OPEN_SOURCE_H
+#define DFI_FLOWS_KINDS_OPEN_OPEN_SOURCE_H
+
+#include "flows/endpoint/source.h"
+#include "pairs.h"
+
+struct open_source {
+	struct pairs pairs;
+	struct dfi_source *source;
+	struct notify *notify;    /* in which a handle that waits sleeps */
+	struct dfi_source **ends; /* of the pairs that were taken, or NULL */
+	struct pair **taken;      /* these pairs */
+	uint32_t n_ends;
+	bool may_push;    /* min_sources and min_targets were there */
+	bool routed;      /* one lane */
+	uint32_t chosen;  /* its target, while the lane is open */
+	uint32_t next;    /* where the routing goes on */
+	uint32_t seen;    /* the last of pairs_changes() */
+	uint64_t dropped; /* see dfi_source_dropped() */
+	struct dfi_source_attr attr; /* of the ends */
+	struct wait_policy wait;
+};
+
+/* How many seats of targets there are. */
+static inline uint32_t open_seats(const struct dfi_source *source)
+{
+	return source->flow.n_targets;
+}
+
+/* Whether the target of a pair's source has left. */
+static inline bool open_is_lost(struct dfi_source *end)
+{
+	return end->status || source_target_life(end, 0);
+}
+
+/*
+ * Wait, as the handle may, until a seat's ring has room, any has with
+ * DFI_ROUTE_ANY, or something else has changed. seat: open_seats() if there is
+ * no ring to wait for. -EAGAIN, -ETIMEDOUT.
+ */
+int dfi__open_await_room(struct dfi_source *source, uint32_t seat);
+
+/* The entries of struct lane_ops. */
+int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane);
+int dfi__open_lane_send(struct dfi_source *source, uint32_t lane);
+int dfi__open_lane_make_room(struct dfi_source *source, uint32_t lane);
+int dfi__open_lane_flush(struct dfi_source *source, uint32_t lane);
+int dfi__open_lane_check_whole(const struct dfi_source *source);
+uint32_t dfi__open_lane_most_room(const struct dfi_source *source, uint32_t n,
+    const char **why, const char **instead);
+uint64_t dfi__open_lane_waiting_bytes(const struct dfi_source *source);
+
+/* Of open flows (row.c). */
+extern const struct lane_ops dfi__open_lane_ops;
+
+static inline struct open_source *open_source(const struct dfi_source *source)
+{
+	return source->state;
+}
+
+/*
+ * Take over what the helper has made, and give up ends whose targets have left:
+ * 0, or a sticky error.
+ */
+int dfi__open_adopt(struct dfi_source *source);
+
+/* Wait until the source may push. -ETIMEDOUT, or an error of _adopt(). */
+int dfi__open_await_start(struct dfi_source *source, int64_t deadline);
+
+#endif

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A target of an open flow: it takes from the rings of its pairs in turn, and
+ * sleeps on one descriptor that all of them wake, as a target group does. The
+ * targets of the pairs never wait.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <dfi/open_flow.h>
+#include "base/counter.h"
+#include "base/error.h"
+#include "base/error_list.h"
+#include "base/log.h"
+#include "base/maps.h"
+#include "flows/endpoint/await.h"
+#include "flows/endpoint/target.h"
+#include "flows/kinds/kinds.h"
+#include "open.h"
+#include "pairs.h"
+
+/* Segments of one ring in a row, before the target looks at the others. */
+#define FAIR_SEGMENTS 16
+
+/* A pair that was taken. */
+struct taken {
+	struct dfi_target *end;
+	struct pair *pair;
+	uint32_t seat;
+};
+
+struct open_target {
+	struct pairs pairs;
+	struct dfi_target *target;
+	struct notify *notify; /* in which a handle that waits sleeps */
+	struct taken *taken;   /* one behind the other */
+	uint32_t n_taken, current, in_a_row;
+	uint32_t seen;               /* the last of pairs_changes() */
+	bool ended;                  /* no source is there, and none comes */
+	bool evicted;                /* the seat was taken away */
+	struct dfi_target_attr attr; /* of the ends */
+	struct wait_policy wait;
+};
+
+static struct open_target *open_target(const struct dfi_target *target)
+{
+	return target->state;
+}
+
+/* ---- Pairs, on the helper ---------------------------------------------- */
+
+static int make(void *owner, struct flow *part, int64_t deadline, void **out)
+{
+	struct open_target *open = owner;
+	struct dfi *dfi = open->target->dfi;
+	struct dfi_target *end;
+	int ret = dfi__context_enter(dfi);
+
+	if (ret < 0) {
+		dfi__flow_free(part);
+		return ret;
+	}
+	ret = dfi__target_open(dfi, &dfi__shuffle_kind, part,
+	    part->part.first_target, &open->attr, &open->wait, deadline, &end);
+	if (ret < 0) {
+		dfi__context_leave(dfi);
+		return ret;
+	}
+	/* Nobody must come: the seat says who does. */
+	end->wait_time.deadline = DEADLINE_NEVER;
+	dfi__target_set_spins(end, false);
+	*out = end;
+	return 0;
+}
+
+static void unmake(void *end)
+{
+	(void)dfi_target_close(end);
+}
+
+static const struct pairs_ops pairs_ops = { .make = make, .unmake = unmake };
+
+/* ---- Who is there ------------------------------------------------------ */
+
+/* Under the lock. */
+static void take_pair(struct open_target *open, uint32_t seat)
+{
+	struct pair *pair = dfi__pairs_take(&open->pairs, seat);
+
+	if (pair)
+		open->taken[open->n_taken++] = (struct taken){
+			.end = pair->end,
+			.pair = pair,
+			.seat = seat,
+		};
+}
+
+/* Hand a pair to the helper. Its ring has nothing more to take. */
+static void retire(struct open_target *open, uint32_t i)
+{
+	struct taken taken = open->taken[i];
+
+	target_give_back(taken.end);
+	dfi__target_withdraw(taken.end);
+	open->taken[i] = open->taken[--open->n_taken];
+	open->current = open->in_a_row = 0;
+	dfi__pairs_retire(&open->pairs, taken.pair);
+}
+
+/* Under the lock: whether a source is there, or may still come. */
+static bool expects_sources(const struct open_target *open)
+{
+	const struct seat_watch *seats = &open->pairs.seats;
+	uint32_t i;
+
+	for (i = 0; i < seats->n_others; i++)
+		if (dfi__pairs_expected(&open->pairs, i))
+			return true;
+	return !seats->finished;
+}
+
+static void adopt(struct open_target *open)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	uint32_t changes = pairs_changes(&open->pairs), i;
+
+	if (changes == open->seen)
+		return;
+	open->seen = changes;
+	pthread_mutex_lock(&seats->lock);
+	for (i = 0; i < seats->n_others; i++)
+		take_pair(open, i);
+	open->ended = !expects_sources(open);
+	open->evicted = seats->seats.evicted;
+	pthread_mutex_unlock(&seats->lock);
+	/* Only the owner retires, so these states stay. */
+	for (i = open->n_taken; i-- > 0;)
+		if (atomic_peek(&open->taken[i].pair->stale))
+			retire(open, i);
+}
+
+/* ---- Segments ---------------------------------------------------------- */
+
+/* Note where each ring ends for a target that has failed; see intake.c. */
+static void stop_rings(struct open_target *open)
+{
+	struct reader *reader;
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++) {
+		reader = &open->taken[i].end->readers[0];
+		reader->stop = dfi__reader_arrived(reader);
+	}
+}
+
+/*
+ * The source of a pair is gone without its end, and all that came of it was
+ * consumed. The text says why. 0, or the error that the flow wants.
+ */
+static int lose(struct dfi_target *target, uint32_t i, int err)
+{
+	struct open_target *open = open_target(target);
+
+	if (target->flow.on_loss == DFI_ON_LOSS_FAIL && !target->lost) {
+		target->lost = err;
+		snprintf(target->status_text, sizeof(target->status_text), "%s",
+		    dfi_errmsg());
+	}
+	retire(open, i);
+	if (target->lost)
+		stop_rings(open);
+	return 0;
+}
+
+/* Whether that ring may be read: the flow isn't lost, or this came before. */
+static bool may_read(
+    const struct dfi_target *target, const struct reader *reader)
+{
+	return likely(!target->lost) || reader->seq != reader->stop;
+}
+
+/* Take a segment of a pair: 1, or 0 if it has none now; or an error. */
+static int take_from(struct dfi_target *target, uint32_t i)
+{
+	struct open_target *open = open_target(target);
+	struct dfi_target *end = open->taken[i].end;
+	int ret;
+
+	if (!may_read(target, &end->readers[0]))
+		return 0;
+	ret = dfi__target_input(end);
+	if (likely(ret > 0)) {
+		target->head.next = end->head.next;
+		target->head.end = end->head.end;
+		target->head.source = open->taken[i].seat;
+		owned_add(&target->segments, 1);
+		owned_add(&target->readers[0].total,
+		    (uint64_t)(end->head.end - end->head.next) /
+			target->head.tuple_size);
+		return 1;
+	}
+	if (ret == -EAGAIN)
+		return 0;
+	if (ret < 0)
+		return lose(target, i, ret);
+	retire(open, i);
+	return 0;
+}
+
+static uint32_t after(const struct open_target *open, uint32_t i)
+{
+	return i + 1 < open->n_taken ? i + 1 : 0;
+}
+
+/* The fast look: a ring that has a segment; n_taken: there is none. */
+static uint32_t find_ready(struct open_target *open)
+{
+	uint32_t i, at = open->current;
+
+	if (open->in_a_row >= FAIR_SEGMENTS) {
+		at = after(open, at);
+		open->in_a_row = 0;
+	}
+	for (i = 0; i < open->n_taken; i++) {
+		if (reader_ready(&open->taken[at].end->readers[0])) {
+			open->in_a_row = at == open->current
+			    ? open->in_a_row + 1
+			    : 1;
+			open->current = at;
+			return at;
+		}
+		at = after(open, at);
+	}
+	return open->n_taken;
+}
+
+/*
+ * Look at all rings, also for ends and deaths: 1, 0 if there is nothing, or an
+ * error.
+ */
+static int look_at_all(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	uint32_t i;
+	int ret = 0;
+
+	/* From the last on, as one that is retired gives its room to that. */
+	for (i = open->n_taken; !ret && i-- > 0;) {
+		ret = take_from(target, i);
+		if (ret > 0)
+			open->current = i;
+	}
+	return ret;
+}
+
+/* ---- Waiting ----------------------------------------------------------- */
+
+static bool is_ready(void *arg)
+{
+	struct dfi_target *target = arg;
+	struct open_target *open = open_target(target);
+	uint32_t i;
+
+	if (target_aborted(target) || target_interrupted(target) ||
+	    pairs_changes(&open->pairs) != open->seen)
+		return true;
+	for (i = 0; i < open->n_taken; i++)
+		if (may_read(target, &open->taken[i].end->readers[0]) &&
+		    dfi__target_ready(open->taken[i].end))
+			return true;
+	return false;
+}
+
+static bool announce(void *arg, struct notify *notify, bool *unwoken)
+{
+	struct dfi_target *target = arg;
+	struct open_target *open = open_target(target);
+	bool fresh = false;
+	uint32_t i;
+
+	/* The helper and dfi_target_abort() wake the owner by it. */
+	if (atomic_peek(&target->sources.sleeping) != &notify->self.word)
+		atomic_publish(&target->sources.sleeping, &notify->self.word);
+	for (i = 0; i < open->n_taken; i++) {
+		fresh |= dfi__target_announce(open->taken[i].end, notify);
+		*unwoken |= dfi__target_is_unwoken(open->taken[i].end);
+	}
+	return fresh;
+}
+
+static void arm(void *arg)
+{
+	const struct open_target *open = open_target(arg);
+	struct wait_policy *wait;
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++) {
+		wait = &open->taken[i].end->wait;
+		if (wait->arm)
+			wait->arm(wait->arm_arg);
+	}
+}
+
+static uint64_t progress(void *arg)
+{
+	const struct dfi_target *target = arg;
+
+	return atomic_peek(&target->segments);
+}
+
+/* Nothing is there: 0 to look again, or an error. */
+static int wait_for_more(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	char why[PAIRS_WHY_SIZE];
+	struct pairs_wait wait = {
+		.policy = &target->wait,
+		.time = &target->wait_time,
+		.notify = open->notify,
+		.cost = open->n_taken + 1,
+		.ready = is_ready,
+		.announce = announce,
+		.arm = arm,
+		.progress = progress,
+		.arg = target,
+	};
+
+	if (target->flags & DFI_NONBLOCK) {
+		if (target->notify &&
+		    dfi__pairs_arm(&wait, target->notify, DEADLINE_NEVER))
+			return 0;
+		return dfi__fail_text(-EAGAIN, "no tuple is there");
+	}
+	counter_add(&target->stalls, 1);
+	if (dfi__pairs_wait(&wait))
+		return 0;
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': %s %u: no tuple came for %ld ms%s", target->flow.name,
+	    TARGET_ID(target), (long)(target->wait_time.timeout_ns / NS_PER_MS),
+	    dfi__pairs_why(&open->pairs, why));
+}
+
+/* What ends the consuming, when no segment is there: 1: nothing does. */
+static int check_end(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+
+	if (target->lost)
+		return dfi__target_fail(
+		    target, dfi__fail(target->lost, "%s", target->status_text));
+	if (open->evicted)
+		return dfi__target_fail(target,
+		    dfi__fail(-ESTALE,
+			"flow '%s': %s %u: its seat was taken away: its key "
+			"in the registry is gone",
+			target->flow.name, TARGET_ID(target)));
+	if (open->ended && !open->n_taken)
+		return 0;
+	if (target_interrupted(target))
+		return dfi__target_interrupted(target);
+	return 1;
+}
+
+static void give_back(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+
+	target->head.next = target->head.end = NULL;
+	if (open->current < open->n_taken)
+		target_give_back(open->taken[open->current].end);
+}
+
+int dfi__open_target_next(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	uint32_t i;
+	int ret;
+
+	give_back(target);
+	for (;;) {
+		if (target_aborted(target))
+			return dfi__target_give_up(target);
+		adopt(open);
+		i = find_ready(open);
+		ret = i < open->n_taken ? take_from(target, i) : 0;
+		if (!ret)
+			ret = look_at_all(target);
+		if (ret != 0)
+			return ret;
+		if (pairs_changes(&open->pairs) != open->seen)
+			continue;
+		ret = check_end(target);
+		if (ret > 0)
+			ret = wait_for_more(target);
+		else
+			return ret;
+		if (ret < 0)
+			return ret;
+	}
+}
+
+/* ---- The life of a target ---------------------------------------------- */
+
+static int no_memory(const struct dfi_target *target)
+{
+	return dfi__fail(
+	    -ENOMEM, "flow '%s': out of memory", target->flow.name);
+}
+
+/* What the helper needs must be there before it starts. */
+static int init(struct dfi_target *target)
+{
+	struct open_target *open = calloc(1, sizeof(*open));
+
+	target->state = open;
+	if (!open)
+		return no_memory(target);
+	open->target = target;
+	open->wait = target->wait;
+	open->attr = (struct dfi_target_attr){
+		.size = sizeof(open->attr),
+		.flags = DFI_NONBLOCK,
+	};
+	open->pairs.ops = &pairs_ops;
+	open->pairs.owner = open;
+	open->pairs.sleeper = &target->sources;
+	open->taken = calloc(target->flow.n_sources, sizeof(open->taken[0]));
+	/* One that only counts, for dfi_target_query(). */
+	target->readers = calloc(1, sizeof(target->readers[0]));
+	target->n_readers = 1;
+	if (!open->taken || !target->readers)
+		return no_memory(target);
+	if (target->flags & DFI_NONBLOCK)
+		return 0;
+	return dfi__notify_new(&open->notify);
+}
+
+static void free_target(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+
+	if (open) {
+		/* Otherwise it was not opened. */
+		if (open->pairs.of)
+			dfi__pairs_close(&open->pairs);
+		dfi__notify_free(open->notify);
+		free(open->taken);
+		free(open);
+	}
+	free(target->readers);
+	dfi__notify_free(target->notify);
+	dfi__flow_free(&target->flow);
+	dfi__handle_free(target, sizeof(*target));
+}
+
+void dfi__open_target_leave(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	struct dfi *dfi = target->dfi;
+	uint32_t i;
+
+	dfi__pairs_stop(&open->pairs);
+	/* So that sources know what was dropped; see dfi_source_dropped(). */
+	for (i = 0; i < open->n_taken; i++)
+		(void)dfi__reader_return(&open->taken[i].end->readers[0]);
+	dfi__handle_retire(target);
+	free_target(target);
+	dfi__context_leave(dfi);
+}
+
+int dfi__open_target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct dfi_target_attr *attr, const struct wait_policy *wait,
+    int64_t deadline, struct dfi_target **out)
+{
+	struct dfi_target *target = dfi__handle_alloc(sizeof(*target));
+	int ret;
+
+	if (!target) {
+		ret = dfi__fail_map(sizeof(*target), "flow '%s'", flow->name);
+		dfi__flow_free(flow);
+		return ret;
+	}
+	target->dfi = dfi;
+	target->kind = &dfi__open_kind;
+	target->flow = *flow;
+	target->flags = attr->flags;
+	target->wait = *wait;
+	target->wait_time = wait_time(attr->stall_timeout_ms);
+	target->gives_results = true;
+	target->head.tuple_size = flow->schema->tuple_size;
+	ret = init(target);
+	if (!ret)
+		ret = dfi__pairs_open(&open_target(target)->pairs, dfi,
+		    &target->flow, OPEN_TARGET, index, deadline);
+	if (ret < 0) {
+		free_target(target);
+		return dfi__error_keep(ret);
+	}
+	target->index = open_target(target)->pairs.seats.seats.own_seat;
+	open_target(target)->seen = pairs_changes(&open_target(target)->pairs) -
+	    1;
+	target->magic = TARGET_MAGIC;
+	dfi__log(DFI_LOG_INFO, "flow '%s': %s %u: has a seat",
+	    target->flow.name, TARGET_ID(target));
+	*out = target;
+	return 0;
+}
+
+int dfi_target_seat(const struct dfi_target *target)
+{
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+
+	return ret < 0 ? ret : (int)target->index;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a source of an open flow waits for room, for those who must be there, and
+ * for news of its targets.
+ */
+#include "open_source.h"
+
+#include "base/counter.h"
+#include "base/error.h"
+#include "transport/transport.h"
+
+/* What a call waits for: room at one seat, or at any if it is n_seats. */
+struct lane_wait {
+	struct dfi_source *source;
+	uint32_t seat;
+};
+
+static bool wants(const struct lane_wait *wait, uint32_t seat)
+{
+	return open_source(wait->source)->ends[seat] &&
+	    (wait->seat == seat ||
+		wait->source->router.routing == DFI_ROUTE_ANY);
+}
+
+static bool is_ready(void *arg)
+{
+	struct lane_wait *wait = arg;
+	struct dfi_source *source = wait->source;
+	struct open_source *open = open_source(source);
+	bool ready = source_aborted(source) || source_interrupted(source) ||
+	    pairs_changes(&open->pairs) != open->seen;
+	uint32_t i;
+
+	for (i = 0; !ready && open->may_push && i < open_seats(source); i++)
+		ready = wants(wait, i) &&
+		    (writer_credit(&open->ends[i]->rings[0]) != 0 ||
+			open_is_lost(open->ends[i]));
+	return ready;
+}
+
+static bool announce(void *arg, struct notify *notify, bool *unwoken)
+{
+	struct lane_wait *wait = arg;
+	struct open_source *open = open_source(wait->source);
+	bool fresh = false;
+	struct dfi_source *end;
+	uint32_t i;
+
+	(void)unwoken;
+	for (i = 0; i < open_seats(wait->source); i++) {
+		end = open->ends[i];
+		if (!end)
+			continue;
+		/* So that the death of its target wakes us. */
+		if (atomic_peek(&end->targets.sleeping) != &notify->self.word)
+			atomic_publish(
+			    &end->targets.sleeping, &notify->self.word);
+		if (wants(wait, i))
+			fresh |= dfi__notify_announce(
+			    notify, dfi__writer_wait_word(&end->rings[0]));
+	}
+	return fresh;
+}
+
+static void arm(void *arg)
+{
+	struct lane_wait *wait = arg;
+	struct open_source *open = open_source(wait->source);
+	struct remote *remote;
+	uint32_t i;
+
+	for (i = 0; i < open_seats(wait->source); i++) {
+		if (!wants(wait, i))
+			continue;
+		remote = open->ends[i]->rings[0].remote;
+		if (!remote->in_place)
+			remote->transport->ops->ring.arm(remote);
+	}
+}
+
+static uint64_t progress(void *arg)
+{
+	const struct lane_wait *wait = arg;
+	uint64_t n = 0;
+	uint32_t t;
+
+	for (t = 0; t < wait->source->n_lanes; t++)
+		n += atomic_peek(&wait->source->writers[t].segments);
+	return n;
+}
+
+static struct pairs_wait wait_of(struct lane_wait *wait)
+{
+	struct dfi_source *source = wait->source;
+	struct open_source *open = open_source(source);
+
+	return (struct pairs_wait){
+		.policy = &source->wait,
+		.time = &source->wait_time,
+		.notify = open->notify,
+		.cost = 1,
+		.ready = is_ready,
+		.announce = announce,
+		.arm = arm,
+		.progress = progress,
+		.arg = wait,
+	};
+}
+
+/* -EAGAIN, or 0: try again. */
+static int dont_wait(struct dfi_source *source, struct lane_wait *room)
+{
+	struct pairs_wait wait = wait_of(room);
+
+	if (source->notify &&
+	    dfi__pairs_arm(&wait, source->notify, DEADLINE_NEVER))
+		return 0;
+	return dfi__fail_text(
+	    -EAGAIN, "no target has room, or not all are there who must be");
+}
+
+int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
+{
+	struct lane_wait room = { source, seat };
+	struct pairs_wait wait = wait_of(&room);
+	struct open_source *open = open_source(source);
+	char why[PAIRS_WHY_SIZE];
+
+	if (source->flags & DFI_NONBLOCK)
+		return dont_wait(source, &room);
+	counter_add(&source->stalls, 1);
+	atomic_set(&source->waits_for, seat);
+	if (dfi__pairs_wait(&wait))
+		return 0;
+	if (!open->may_push || seat == open_seats(source))
+		return dfi__fail(-ETIMEDOUT,
+		    "flow '%s': %s %u: %u targets are attached, which is not "
+		    "enough to push (open.min_sources %u, open.min_targets "
+		    "%u)%s",
+		    source->flow.name, SOURCE_ID(source), open->n_ends,
+		    source->flow.min_sources, source->flow.min_targets,
+		    dfi__pairs_why(&open->pairs, why));
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': %s %u: the ring of target %u stayed full for %ld ms",
+	    source->flow.name, SOURCE_ID(source), seat,
+	    (long)(source->wait_time.timeout_ns / NS_PER_MS));
+}

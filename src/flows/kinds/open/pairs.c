@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes and unmakes pairs on the helper thread, as the registry reports who
+ * comes and goes.
+ */
+#include "pairs.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/counter.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "flows/context/context.h"
+
+#define HELPER "dfi-pairs"
+
+/* How long the helper tries for one peer, which may be stopped. */
+#define MAKE_NS (INT64_C(2) * NS_PER_S)
+/* How long after a failure it tries again. */
+#define AGAIN_NS (INT64_C(100) * NS_PER_MS)
+
+static void notify_owner(struct pairs *pairs)
+{
+	/* Pairs with pairs_changes(). */
+	atomic_publish(&pairs->changes, atomic_peek(&pairs->changes) + 1);
+	dfi__peers_wake(pairs->sleeper);
+}
+
+bool dfi__pairs_expected(const struct pairs *pairs, uint32_t seat)
+{
+	const struct seat_pairs *of = &pairs->of[seat];
+	uint64_t holder = seat_watch_holder(&pairs->seats, seat);
+	uint32_t i;
+
+	for (i = 0; i < SEAT_PAIRS; i++)
+		if (of->pair[i].state != PAIR_NONE)
+			return true;
+	return holder && holder != of->done;
+}
+
+struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat)
+{
+	struct pair *pair = pairs->of[seat].pair, *next = NULL;
+	uint32_t i;
+
+	for (i = 0; i < SEAT_PAIRS; i++, pair++) {
+		if (pair->state == PAIR_TAKEN)
+			return NULL;
+		if (pair->state == PAIR_READY &&
+		    (!next || pair->number < next->number))
+			next = pair;
+	}
+	if (next)
+		next->state = PAIR_TAKEN;
+	return next;
+}
+
+void dfi__pairs_retire(struct pairs *pairs, struct pair *pair)
+{
+	pthread_mutex_lock(&pairs->seats.lock);
+	pair->state = PAIR_RETIRED;
+	pthread_cond_broadcast(&pairs->seats.changed);
+	pthread_mutex_unlock(&pairs->seats.lock);
+}
+
+const char *dfi__pairs_why(struct pairs *pairs, char text[PAIRS_WHY_SIZE])
+{
+	pthread_mutex_lock(&pairs->seats.lock);
+	snprintf(text, PAIRS_WHY_SIZE, "%s%s", pairs->why[0] ? ": " : "",
+	    pairs->why);
+	pthread_mutex_unlock(&pairs->seats.lock);
+	return text;
+}
+
+/* Whether both sides' entries have been there, so that the ring tells all. */
+static bool was_attached(
+    const struct pairs *pairs, uint32_t seat, uint64_t incarnation)
+{
+	return pairs->seats.role == OPEN_TARGET &&
+	    dfi__seat_watch_attached(&pairs->seats, seat, incarnation);
+}
+
+/*
+ * The room for a pair with a seat's holder, if there is none and it may be made
+ * now: a source opens a ring that its target has published.
+ */
+static struct pair *may_make(struct pairs *pairs, uint32_t seat, int64_t now)
+{
+	const struct seat_watch *seats = &pairs->seats;
+	struct seat_pairs *of = &pairs->of[seat];
+	uint64_t holder = seat_watch_holder(seats, seat);
+	struct pair *room = NULL;
+	uint32_t i;
+
+	if (!holder || holder == of->done || now < of->try_at ||
+	    (seats->role == OPEN_SOURCE &&
+		!dfi__seat_watch_attached(seats, seat, holder)))
+		return NULL;
+	for (i = 0; i < SEAT_PAIRS; i++) {
+		if (of->pair[i].state == PAIR_NONE)
+			room = &of->pair[i];
+		else if (of->pair[i].incarnation == holder)
+			return NULL;
+	}
+	return room;
+}
+
+static void failed(struct pairs *pairs, uint32_t seat, uint64_t incarnation)
+{
+	pairs->of[seat].try_at = clock_now_ns() + AGAIN_NS;
+	/* Otherwise it has gone meanwhile. */
+	if (seat_watch_holder(&pairs->seats, seat) != incarnation ||
+	    pairs->stops)
+		return;
+	if (!pairs->why[0])
+		dfi__log(DFI_LOG_WARN, "%s", dfi_errmsg());
+	snprintf(pairs->why, sizeof(pairs->why), "%s", dfi_errmsg());
+}
+
+/* Under the lock, which it gives up in between. */
+static void make(struct pairs *pairs, uint32_t seat, struct pair *pair)
+{
+	struct seat_watch *seats = &pairs->seats;
+	uint64_t holder = seat_watch_holder(seats, seat);
+	uint64_t id = dfi__seat_watch_pair(seats, holder);
+	uint32_t own = seats->seats.own_seat;
+	bool is_source = seats->role == OPEN_SOURCE;
+	struct flow part;
+	void *end = NULL;
+	int ret;
+
+	pair->state = PAIR_MAKING;
+	pair->incarnation = holder;
+	pthread_mutex_unlock(&seats->lock);
+	ret = dfi__flow_pair(seats->flow, is_source ? own : seat,
+	    is_source ? seat : own, id, &part);
+	if (!ret)
+		ret = pairs->ops->make(
+		    pairs->owner, &part, clock_now_ns() + MAKE_NS, &end);
+	pthread_mutex_lock(&seats->lock);
+	if (ret < 0) {
+		pair->state = PAIR_NONE;
+		failed(pairs, seat, holder);
+		return;
+	}
+	*pair = (struct pair){
+		.state = PAIR_READY,
+		.incarnation = holder,
+		.number = pairs->n_made++,
+		.end = end,
+	};
+	pairs->why[0] = '\0';
+}
+
+static void unmake(struct pairs *pairs, uint32_t seat, struct pair *pair)
+{
+	void *end = pair->end;
+
+	pthread_mutex_unlock(&pairs->seats.lock);
+	pairs->ops->unmake(end);
+	pthread_mutex_lock(&pairs->seats.lock);
+	pairs->of[seat].done = pair->incarnation;
+	pairs->of[seat].try_at = 0;
+	*pair = (struct pair){ .state = PAIR_NONE };
+}
+
+/* Whether the owner must learn that the holder of a seat has left. */
+static bool note_stale(struct pairs *pairs, uint32_t seat, struct pair *pair)
+{
+	if (pair->state == PAIR_NONE || atomic_peek(&pair->stale) ||
+	    seat_watch_holder(&pairs->seats, seat) == pair->incarnation ||
+	    was_attached(pairs, seat, pair->incarnation))
+		return false;
+	atomic_set(&pair->stale, true);
+	return true;
+}
+
+/* Do what is due for a seat, under the lock: whether there was something. */
+static bool look_at(struct pairs *pairs, uint32_t seat, int64_t now)
+{
+	struct pair *pair = pairs->of[seat].pair, *room;
+	bool busy = false;
+	uint32_t i;
+
+	for (i = 0; i < SEAT_PAIRS; i++, pair++) {
+		if (pair->state == PAIR_RETIRED) {
+			unmake(pairs, seat, pair);
+			busy = true;
+		}
+		busy |= note_stale(pairs, seat, pair);
+	}
+	room = may_make(pairs, seat, now);
+	if (room)
+		make(pairs, seat, room);
+	return busy || room;
+}
+
+/* The next time at which something may be tried again. */
+static int64_t next_try(const struct pairs *pairs, int64_t now)
+{
+	int64_t next = DEADLINE_NEVER;
+	uint32_t i;
+
+	for (i = 0; i < pairs->seats.n_others; i++)
+		if (pairs->of[i].try_at > now && pairs->of[i].try_at < next)
+			next = pairs->of[i].try_at;
+	return next;
+}
+
+static void pause_helper(struct pairs *pairs, int64_t now)
+{
+	struct seat_watch *seats = &pairs->seats;
+	int64_t until = next_try(pairs, now);
+	struct timespec at;
+
+	if (until == DEADLINE_NEVER) {
+		pthread_cond_wait(&seats->changed, &seats->lock);
+		return;
+	}
+	at = deadline_timespec(until);
+	pthread_cond_timedwait(&seats->changed, &seats->lock, &at);
+}
+
+static void *help(void *arg)
+{
+	struct pairs *pairs = arg;
+	int64_t now;
+	uint32_t i;
+	bool busy;
+
+	pthread_mutex_lock(&pairs->seats.lock);
+	while (!pairs->stops) {
+		now = clock_now_ns();
+		busy = false;
+		for (i = 0; !pairs->stops && i < pairs->seats.n_others; i++)
+			busy |= look_at(pairs, i, now);
+		notify_owner(pairs);
+		if (!busy && !pairs->stops)
+			pause_helper(pairs, now);
+	}
+	pthread_mutex_unlock(&pairs->seats.lock);
+	return NULL;
+}
+
+int dfi__pairs_open(struct pairs *pairs, struct dfi *dfi,
+    const struct flow *flow, enum open_role role, uint32_t index,
+    int64_t deadline)
+{
+	int ret = dfi__seat_watch_open(
+	    &pairs->seats, dfi, flow, role, index, deadline);
+
+	if (ret < 0)
+		return ret;
+	pairs->of = calloc(pairs->seats.n_others, sizeof(pairs->of[0]));
+	if (!pairs->of)
+		ret = dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	if (!ret)
+		ret = dfi__thread_start(HELPER, help, pairs, &pairs->helper);
+	if (ret > 0)
+		ret = dfi__thread_fail(HELPER, ret);
+	if (ret < 0) {
+		dfi__seat_watch_close(&pairs->seats);
+		free(pairs->of);
+		pairs->of = NULL;
+		return ret;
+	}
+	pairs->has_helper = true;
+	return 0;
+}
+
+void dfi__pairs_stop(struct pairs *pairs)
+{
+	if (!pairs->has_helper)
+		return;
+	pthread_mutex_lock(&pairs->seats.lock);
+	pairs->stops = true;
+	pthread_cond_broadcast(&pairs->seats.changed);
+	pthread_mutex_unlock(&pairs->seats.lock);
+	pthread_join(pairs->helper, NULL);
+	pairs->has_helper = false;
+}
+
+void dfi__pairs_close(struct pairs *pairs)
+{
+	char text[ERROR_TEXT_SIZE];
+	struct pair *pair;
+	uint32_t i;
+
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	dfi__pairs_stop(pairs);
+	for (i = 0; i < pairs->seats.n_others * SEAT_PAIRS; i++) {
+		pair = &pairs->of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS];
+		if (pair->end)
+			pairs->ops->unmake(pair->end);
+	}
+	dfi__seat_watch_close(&pairs->seats);
+	free(pairs->of);
+	(void)dfi__fail(-EIO, "%s", text);
+}
+
+/* ---- Waiting ----------------------------------------------------------- */
+
+bool dfi__pairs_arm(
+    const struct pairs_wait *wait, struct notify *notify, int64_t deadline)
+{
+	bool fresh, unwoken = false;
+
+	dfi__notify_drain(notify);
+	/* Pairs with dfi__peers_wake(). */
+	fresh = dfi__notify_announce(notify, &notify->self.word);
+	fresh |= wait->announce(wait->arg, notify, &unwoken);
+	dfi__notify_sleep(
+	    notify, fresh, unwoken, wait->progress(wait->arg), deadline);
+	wait->arm(wait->arg);
+	return wait->ready(wait->arg);
+}
+
+static bool spin(const struct pairs_wait *wait, int64_t deadline)
+{
+	do {
+		counter_add(&wait->time->counts.polls, 1);
+		if (wait->ready(wait->arg))
+			return true;
+	} while (clock_now_ns() < deadline);
+	return false;
+}
+
+static bool sleep_until_ready(const struct pairs_wait *wait, int64_t deadline)
+{
+	struct pollfd pollfd = { .fd = wait->notify->fd, .events = POLLIN };
+	CANCEL_OFF;
+
+	if (wait->policy->yields &&
+	    dfi__wait_yielding(
+		wait->policy, &wait->time->counts, wait->ready, wait->arg))
+		return true;
+	while (!dfi__pairs_arm(wait, wait->notify, deadline)) {
+		if (clock_now_ns() >= deadline)
+			return false;
+		counter_add(&wait->time->counts.sleeps, 1);
+		/* The timer ends the poll; after a signal we look again. */
+		poll(&pollfd, 1, -1);
+	}
+	return true;
+}
+
+bool dfi__pairs_wait(const struct pairs_wait *wait)
+{
+	int64_t start, deadline;
+	bool there;
+
+	if (wait_spin(
+		wait->policy, wait->time, wait->ready, wait->arg, wait->cost))
+		return true;
+	start = clock_now_ns();
+	deadline = wait_deadline(wait->time, start);
+	atomic_set(&wait->time->counts.since, start);
+	there = wait->policy->sleeps ? sleep_until_ready(wait, deadline)
+				     : spin(wait, deadline);
+	atomic_set(&wait->time->counts.since, 0);
+	counter_add(&wait->time->counts.ns, (uint64_t)(clock_now_ns() - start));
+	return there;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pairs of an endpoint of an open flow: with each endpoint of the other
+ * role that is attached, a closed flow of one source and one target. A helper
+ * thread opens and closes the endpoint's side of it, so that neither the owner
+ * nor the control thread waits for a peer. The owner takes over what is ready.
+ *
+ *	state		who uses pair->end	next
+ *	-------------------------------------------------------------
+ *	PAIR_NONE	nobody			MAKING, by the helper
+ *	PAIR_MAKING	nobody			READY or NONE, by the helper
+ *	PAIR_READY	nobody			TAKEN, by the owner
+ *	PAIR_TAKEN	the owner		RETIRED, by the owner
+ *	PAIR_RETIRED	the helper		NONE, by the helper
+ *
+ * A seat has two of them, so that its next holder need not wait until all of
+ * the last one has been consumed. The owner takes them one after the other.
+ */
+#ifndef DFI_FLOWS_KINDS_OPEN_PAIRS_H
+#define DFI_FLOWS_KINDS_OPEN_PAIRS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/error.h"
+#include "base/notify.h"
+#include "base/wait.h"
+#include "flows/members/peers.h"
+#include "flows/members/seat_watch.h"
+
+enum pair_state {
+	PAIR_NONE = 0,
+	PAIR_MAKING, /* the peer may use it already */
+	PAIR_READY,
+	PAIR_TAKEN,
+	PAIR_RETIRED,
+};
+
+#define SEAT_PAIRS SEAT_WATCH_PAIRS
+
+/* With a holder of a seat of the other role. */
+struct pair {
+	enum pair_state state;
+	uint64_t incarnation; /* of that holder */
+	uint64_t number; /* of this endpoint's pairs, in the order of making */
+	_Atomic bool stale; /* that holder has left, and end can't show it */
+	void *end;          /* a struct dfi_source or struct dfi_target */
+};
+
+/* A seat of the other role. */
+struct seat_pairs {
+	struct pair pair[SEAT_PAIRS];
+	uint64_t done;  /* the last holder whose pair has come to its end */
+	int64_t try_at; /* after a failure */
+};
+
+struct pairs_ops {
+	/* Open this side of a pair. part is taken over. On the helper. */
+	int (*make)(
+	    void *owner, struct flow *part, int64_t deadline, void **end);
+	/* Close it, whatever its state. Never fails. On the helper. */
+	void (*unmake)(void *end);
+};
+
+#define PAIRS_WHY_SIZE (ERROR_TEXT_SIZE + 2)
+
+struct pairs {
+	struct seat_watch seats; /* its lock protects pairs as well */
+	struct seat_pairs *of;   /* of each seat of the other role */
+	uint64_t n_made;
+	_Atomic uint32_t changes; /* counts what the owner should look at */
+	const struct pairs_ops *ops;
+	void *owner;
+	struct peers *sleeper; /* has the word in which the owner sleeps */
+	pthread_t helper;
+	bool has_helper, stops;
+	char why[ERROR_TEXT_SIZE]; /* why a pair was not made; or "" */
+};
+
+/*
+ * Take a seat and start the helper. pairs must not move. The errors are those
+ * of dfi__seat_watch_open(), and of starting a thread.
+ */
+int dfi__pairs_open(struct pairs *pairs, struct dfi *dfi,
+    const struct flow *flow, enum open_role role, uint32_t index,
+    int64_t deadline);
+
+/* End the helper. The owner then uses all pairs that have an end. */
+void dfi__pairs_stop(struct pairs *pairs);
+
+/*
+ * Close all ends, give the seat back, and free what pairs holds. Preserves
+ * dfi_errmsg().
+ */
+void dfi__pairs_close(struct pairs *pairs);
+
+/*
+ * For error texts: ": " and why the last pair was not made, or "" if none is
+ * missing for such a reason. Returns text.
+ */
+const char *dfi__pairs_why(struct pairs *pairs, char text[PAIRS_WHY_SIZE]);
+
+static inline uint32_t pairs_changes(struct pairs *pairs)
+{
+	/* Pairs with the publish in pairs.c; the lock protects the rest. */
+	return atomic_observe(&pairs->changes);
+}
+
+/* Under the lock: whether anything of that seat may still come. */
+bool dfi__pairs_expected(const struct pairs *pairs, uint32_t seat);
+
+/*
+ * Under the lock: take the pair of a seat that is next, if it is ready and none
+ * is taken. Returns it, or NULL.
+ */
+struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat);
+
+/* Hand a pair that was taken back to the helper. */
+void dfi__pairs_retire(struct pairs *pairs, struct pair *pair);
+
+/* How an owner waits for its pairs. */
+struct pairs_wait {
+	struct wait_policy *policy;
+	struct wait_time *time;
+	struct notify *notify;
+	uint32_t cost; /* of ready(), in cache lines */
+	bool (*ready)(void *arg);
+	/* Announce the owner at its rings; true: at some for the first time. */
+	bool (*announce)(void *arg, struct notify *notify, bool *unwoken);
+	/* Arm the networks before a sleep. */
+	void (*arm)(void *arg);
+	uint64_t (*progress)(void *arg); /* any count */
+	void *arg;
+};
+
+/*
+ * Make the descriptor readable once ready() is true; true: it is by now. For
+ * handles with DFI_NONBLOCK, and within dfi__pairs_wait().
+ */
+bool dfi__pairs_arm(
+    const struct pairs_wait *wait, struct notify *notify, int64_t deadline);
+
+/* Wait until ready() is true; false: the handle's time is over. */
+bool dfi__pairs_wait(const struct pairs_wait *wait);
+
+#endif

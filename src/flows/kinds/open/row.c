@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The row of open flows. Their targets are in no group and have no rings of
+ * their own, so nobody asks ready() or reports passed().
+ */
+#include "open.h"
+#include "open_source.h"
+
+const struct kind dfi__open_kind = {
+	.source = {
+		.leave = dfi__open_source_leave,
+		.close = dfi__open_source_close,
+	},
+	.intake = {
+		.next = dfi__open_target_next,
+		.leave = dfi__open_target_leave,
+	},
+};
+
+const struct lane_ops dfi__open_lane_ops = {
+	.reached = dfi__open_lane_reached,
+	.send = dfi__open_lane_send,
+	.make_room = dfi__open_lane_make_room,
+	.flush = dfi__open_lane_flush,
+	.finish = dfi__source_finish,
+	.check_whole = dfi__open_lane_check_whole,
+	.most_room = dfi__open_lane_most_room,
+	.waiting_bytes = dfi__open_lane_waiting_bytes,
+};

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keys below flows/<name>/<instance>/, in the order of the registry's changes.
+ * A key that does not exist can be created once, so a seat has one holder.
+ */
+#include "seat_watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <dfi/open_flow.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "flows/context/context.h"
+#include "flows/open/keys.h"
+#include "registry/client/client.h"
+
+static const char *const words[] = {
+	[OPEN_SOURCE] = "source",
+	[OPEN_TARGET] = "target",
+};
+
+uint64_t dfi__seat_watch_pair(
+    const struct seat_watch *watch, uint64_t incarnation)
+{
+	bool is_source = watch->role == OPEN_SOURCE;
+	uint64_t source = is_source ? watch->incarnation : incarnation;
+	uint64_t target = is_source ? incarnation : watch->incarnation;
+	uint64_t pair = (source * UINT64_C(0x9e3779b97f4a7c15)) ^ target;
+
+	return pair ? pair : 1;
+}
+
+/* Under the lock, as the next ones: somebody has taken a seat, or changed. */
+static void put_seat(struct seat_watch *watch, enum open_role role,
+    uint32_t seat, const struct registry_event *event)
+{
+	struct endpoint endpoint;
+	struct open_holder holder;
+	struct open_events events;
+
+	if (dfi__endpoint_decode(event->data, event->size, &endpoint) < 0 ||
+	    !endpoint.incarnation)
+		return;
+	holder = (struct open_holder){ .incarnation = endpoint.incarnation };
+	if (endpoint.incarnation == watch->incarnation && !watch->seats.begun)
+		watch->finished_before = watch->finished;
+	else if (role == OPEN_SOURCE && watch->finished &&
+	    !open_seat_is(&watch->seats, role, seat, holder.incarnation))
+		return; /* a source that comes later counts for nobody */
+	dfi__open_seats_put(
+	    &watch->seats, role, seat, &holder, event->revision, &events);
+}
+
+static void see_seat(struct seat_watch *watch, enum open_role role,
+    uint32_t seat, const struct registry_event *event)
+{
+	struct open_events events;
+
+	if (event->type == REGISTRY_PUT)
+		put_seat(watch, role, seat, event);
+	else if (!event->replaced)
+		dfi__open_seats_delete(&watch->seats, role, seat, &events);
+}
+
+/* pairs/<id>/sources/<i> or .../targets/<j>: the id tells whether it is ours.
+ */
+static void see_pair(
+    struct seat_watch *watch, const char *key, const char *rest)
+{
+	char *end;
+	uint64_t pair = strtoull(rest, &end, 16);
+	uint32_t seat;
+
+	if (*end == '/' &&
+	    !strncmp(end + 1, words[watch->other], strlen(words[0])) &&
+	    dfi__endpoint_index(key, &seat) && seat < watch->n_others &&
+	    dfi__seat_watch_pair(watch, seat_watch_holder(watch, seat)) ==
+		pair &&
+	    watch->pairs[seat][0] != pair) {
+		watch->pairs[seat][1] = watch->pairs[seat][0];
+		watch->pairs[seat][0] = pair;
+	}
+}
+
+bool dfi__seat_watch_attached(
+    const struct seat_watch *watch, uint32_t seat, uint64_t incarnation)
+{
+	uint64_t pair = dfi__seat_watch_pair(watch, incarnation);
+
+	return watch->pairs[seat][0] == pair || watch->pairs[seat][1] == pair;
+}
+
+static void see_key(
+    struct seat_watch *watch, const struct registry_event *event)
+{
+	char prefix[KEY_SIZE];
+	struct open_key key;
+	const char *rest;
+
+	dfi__flow_prefix(prefix, watch->flow);
+	rest = event->key + strlen(prefix);
+	if (!strcmp(rest, "finished"))
+		watch->finished |= event->type == REGISTRY_PUT;
+	else if (!strncmp(rest, "pairs/", strlen("pairs/")) &&
+	    event->type == REGISTRY_PUT)
+		see_pair(watch, event->key, rest + strlen("pairs/"));
+	else if (!dfi__open_key_read(rest, watch->flow->n_sources,
+		     watch->flow->n_targets, &key))
+		return;
+	else if (key.kind == OPEN_KEY_SOURCE)
+		see_seat(watch, OPEN_SOURCE, key.source, event);
+	else if (key.kind == OPEN_KEY_TARGET)
+		see_seat(watch, OPEN_TARGET, key.target, event);
+}
+
+static void on_event(void *arg, const struct registry_event *event)
+{
+	struct seat_watch *watch = arg;
+
+	if (event->type != REGISTRY_PUT && event->type != REGISTRY_DELETE)
+		return;
+	pthread_mutex_lock(&watch->lock);
+	see_key(watch, event);
+	pthread_cond_broadcast(&watch->changed);
+	pthread_mutex_unlock(&watch->lock);
+}
+
+/* Whether the key still names this flow, and not another of the same name. */
+static bool is_our_flow(
+    const struct seat_watch *watch, const struct registry_event *event)
+{
+	struct flow flow;
+	bool ours;
+
+	if (event->type != REGISTRY_PUT ||
+	    dfi__flow_decode(
+		watch->flow->name, event->data, event->size, &flow) < 0)
+		return false;
+	ours = flow.instance == watch->flow->instance;
+	dfi__flow_free(&flow);
+	return ours;
+}
+
+/* Nobody can come to a flow that was removed. */
+static void on_flow_event(void *arg, const struct registry_event *event)
+{
+	struct seat_watch *watch = arg;
+	bool ours;
+
+	if (event->type != REGISTRY_PUT && event->type != REGISTRY_DELETE)
+		return;
+	ours = is_our_flow(watch, event);
+	pthread_mutex_lock(&watch->lock);
+	watch->removed |= !ours && !event->replaced;
+	watch->finished |= watch->removed;
+	pthread_cond_broadcast(&watch->changed);
+	pthread_mutex_unlock(&watch->lock);
+}
+
+static int init(struct seat_watch *watch, struct dfi *dfi,
+    const struct flow *flow, enum open_role role)
+{
+	size_t n = (size_t)flow->n_sources + flow->n_targets;
+	pthread_condattr_t attr;
+
+	*watch = (struct seat_watch){
+		.dfi = dfi,
+		.flow = flow,
+		.role = role,
+		.other = role == OPEN_SOURCE ? OPEN_TARGET : OPEN_SOURCE,
+		.n_others = role == OPEN_SOURCE ? flow->n_targets
+						: flow->n_sources,
+	};
+	if (getrandom(&watch->incarnation, sizeof(watch->incarnation), 0) !=
+	    sizeof(watch->incarnation))
+		return dfi__fail(
+		    -EIO, "flow '%s': getrandom failed", flow->name);
+	watch->incarnation |= 1; /* 0 is nobody */
+	watch->memory = calloc(n, sizeof(watch->memory[0]));
+	watch->pairs = calloc(watch->n_others, sizeof(watch->pairs[0]));
+	if (!watch->memory || !watch->pairs) {
+		free(watch->memory);
+		free(watch->pairs);
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	}
+	dfi__open_seats_init(
+	    &watch->seats, flow->n_sources, flow->n_targets, watch->memory);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&watch->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&watch->lock, NULL);
+	return 0;
+}
+
+static int start(struct seat_watch *watch, int64_t deadline)
+{
+	char prefix[KEY_SIZE], flow_key[KEY_SIZE];
+	struct registry_interest interests[] = {
+		{ .prefix = prefix, .fn = on_event, .arg = watch },
+		{ .prefix = flow_key,
+		    .exact = true,
+		    .fn = on_flow_event,
+		    .arg = watch },
+	};
+	int ret;
+
+	dfi__flow_prefix(prefix, watch->flow);
+	dfi__flow_key(flow_key, watch->flow->name);
+	ret = dfi__client_join(
+	    watch->dfi->registry, interests, 2, NULL, deadline);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s'", watch->flow->name);
+	watch->watch = interests[0].watch;
+	watch->flow_watch = interests[1].watch;
+	return 0;
+}
+
+static int claim(struct seat_watch *watch, uint32_t index, int64_t deadline)
+{
+	struct endpoint endpoint = {
+		.node = watch->dfi->node,
+		.incarnation = watch->incarnation,
+	};
+	size_t size;
+	void *data = dfi__endpoint_encode(&endpoint, &size);
+	char key[KEY_SIZE];
+	int ret;
+
+	if (!data)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", watch->flow->name);
+	pthread_mutex_lock(&watch->lock);
+	dfi__open_seats_set_own(
+	    &watch->seats, watch->role, index, watch->incarnation);
+	pthread_mutex_unlock(&watch->lock);
+	dfi__endpoint_key(key, watch->flow, words[watch->role], index);
+	ret = dfi__client_create(watch->dfi->registry, key, data, size,
+	    CLIENT_LEASED, deadline, NULL);
+	free(data);
+	if (!ret)
+		memcpy(watch->key, key, sizeof(key));
+	return ret;
+}
+
+static bool is_free(struct seat_watch *watch, uint32_t index)
+{
+	bool is_free;
+
+	pthread_mutex_lock(&watch->lock);
+	is_free = !watch->seats.seats[watch->role][index].holder.incarnation;
+	pthread_mutex_unlock(&watch->lock);
+	return is_free;
+}
+
+/* Try those that look free, from a random one on. */
+static int claim_any(struct seat_watch *watch, int64_t deadline)
+{
+	uint32_t n = watch->seats.n[watch->role], i, index;
+	uint32_t first = (uint32_t)(watch->incarnation >> 32) % n;
+	int ret = -EEXIST;
+
+	for (i = 0; ret == -EEXIST && i < n; i++) {
+		index = (first + i) % n;
+		if (is_free(watch, index))
+			ret = claim(watch, index, deadline);
+	}
+	return ret != -EEXIST
+	    ? ret
+	    : dfi__fail(-EBUSY,
+		  "flow '%s': all %u seats of %ss are taken: wait until one "
+		  "leaves, or create the flow with more (n_%ss)",
+		  watch->flow->name, n, words[watch->role], words[watch->role]);
+}
+
+static int claim_one(struct seat_watch *watch, uint32_t index, int64_t deadline)
+{
+	int ret = claim(watch, index, deadline);
+
+	return ret == -EEXIST
+	    ? dfi__fail(ret,
+		  "flow '%s': %s %u is attached already: name a free seat, or "
+		  "DFI_ANY_SEAT",
+		  watch->flow->name, words[watch->role], index)
+	    : ret;
+}
+
+/* What comes before the own key counts for this endpoint. */
+static int await_own(struct seat_watch *watch, int64_t deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	bool begun, late;
+	int err = 0;
+
+	pthread_mutex_lock(&watch->lock);
+	while (!watch->seats.begun && err != ETIMEDOUT)
+		err = pthread_cond_timedwait(
+		    &watch->changed, &watch->lock, &until);
+	begun = watch->seats.begun;
+	late = watch->finished_before && watch->role == OPEN_SOURCE;
+	pthread_mutex_unlock(&watch->lock);
+	if (!begun)
+		return dfi__fail(-ETIMEDOUT,
+		    "flow '%s': the registry has not reported the seat that "
+		    "was taken",
+		    watch->flow->name);
+	return late ? dfi__fail(-ESHUTDOWN,
+			  "flow '%s' is finished (dfi_flow_finish()), or was "
+			  "removed: no more sources can come",
+			  watch->flow->name)
+		    : 0;
+}
+
+int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
+    const struct flow *flow, enum open_role role, uint32_t index,
+    int64_t deadline)
+{
+	int ret = init(watch, dfi, flow, role);
+
+	if (ret < 0)
+		return ret;
+	ret = start(watch, deadline);
+	if (!ret)
+		ret = index == DFI_ANY_SEAT ? claim_any(watch, deadline)
+					    : claim_one(watch, index, deadline);
+	if (!ret)
+		ret = await_own(watch, deadline);
+	if (ret < 0)
+		dfi__seat_watch_close(watch);
+	return ret;
+}
+
+void dfi__seat_watch_close(struct seat_watch *watch)
+{
+	dfi__client_unwatch(watch->flow_watch);
+	if (watch->key[0])
+		dfi__client_leave(watch->watch, watch->key);
+	else
+		dfi__client_unwatch(watch->watch);
+	pthread_cond_destroy(&watch->changed);
+	pthread_mutex_destroy(&watch->lock);
+	free(watch->memory);
+	free(watch->pairs);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An endpoint's view of the seats of its open flow (flows/open/seats.h), fed by
+ * the registry: it takes a seat and watches all keys of the flow. The watch
+ * runs on the control thread and only notes changes; a helper thread of the
+ * endpoint acts on them.
+ */
+#ifndef DFI_FLOWS_MEMBERS_SEAT_WATCH_H
+#define DFI_FLOWS_MEMBERS_SEAT_WATCH_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "flows/descriptor/descriptor.h"
+#include "flows/open/seats.h"
+
+struct dfi;
+struct registry_watch;
+
+/* The endpoint has at most so many pairs with the holders of a seat at once. */
+#define SEAT_WATCH_PAIRS 2
+
+struct seat_watch {
+	/* Held by the watch for moments; protects all that is below. */
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* signalled for each change of the registry */
+	struct dfi *dfi;
+	const struct flow *flow;
+	enum open_role role; /* of this endpoint */
+	enum open_role other;
+	uint32_t n_others; /* seats of the other role */
+	uint64_t incarnation;
+	struct open_seats seats;
+	struct open_seat *memory; /* of seats */
+	/*
+	 * Of each seat of the other role: the last pairs with this endpoint to
+	 * which its holders have attached, the latest first.
+	 */
+	uint64_t (*pairs)[SEAT_WATCH_PAIRS];
+	bool removed;         /* the flow: nobody comes any more */
+	bool finished;        /* no sources come any more */
+	bool finished_before; /* ... and the own key came later */
+	struct registry_watch *watch, *flow_watch;
+	char key[KEY_SIZE]; /* the own one; "" as long as it is not set */
+};
+
+/*
+ * Take seat number index of a role, or any (DFI_ANY_SEAT), and start to watch.
+ * The flow outlives the watch, which does not move. -EEXIST: the seat is taken.
+ * -EBUSY: all are. -ESHUTDOWN: a source came after the flow was finished.
+ */
+int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
+    const struct flow *flow, enum open_role role, uint32_t index,
+    int64_t deadline);
+
+/* Stop the watch, and give the seat back. Preserves dfi_errmsg(). */
+void dfi__seat_watch_close(struct seat_watch *watch);
+
+/* The id of the pair with that holder of a seat of the other role. Not 0. */
+uint64_t dfi__seat_watch_pair(
+    const struct seat_watch *watch, uint64_t incarnation);
+
+/* Whether that holder of a seat has attached to its pair. Under the lock. */
+bool dfi__seat_watch_attached(
+    const struct seat_watch *watch, uint32_t seat, uint64_t incarnation);
+
+/* Who holds a seat of the other role: an incarnation, or 0. Under the lock. */
+static inline uint64_t seat_watch_holder(
+    const struct seat_watch *watch, uint32_t seat)
+{
+	return watch->seats.seats[watch->other][seat].holder.incarnation;
+}
+
+#endif

@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open flows: endpoints join late, leave and return, and the flow goes on. One
+ * case for each rule of dfi/open_flow.h.
+ */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_help.h"
+
+#define SEATS 4
+#define SEGMENT 8 /* tuples */
+#define RING 8    /* segments */
+
+static struct rig rig;
+
+static void setup(void)
+{
+	rig_start(&rig);
+}
+
+static void teardown(void)
+{
+	rig_stop(&rig);
+}
+
+TestSuite(open, .init = setup, .fini = teardown, .timeout = 300);
+
+static struct dfi_flow_attr flow_attr(uint32_t routing, uint32_t on_loss)
+{
+	return (struct dfi_flow_attr){
+		.size = sizeof(struct dfi_flow_attr),
+		.kind = DFI_SHUFFLE,
+		.schema = &kv_schema,
+		.n_sources = SEATS,
+		.n_targets = SEATS,
+		.routing = routing,
+		.segment_size = SEGMENT * (uint32_t)sizeof(struct kv),
+		.segment_count = RING,
+		.open = { .membership = DFI_MEMBERS_OPEN, .on_loss = on_loss },
+	};
+}
+
+static void create(uint32_t routing, uint32_t on_loss)
+{
+	struct dfi_flow_attr attr = flow_attr(routing, on_loss);
+
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+}
+
+static struct dfi_source *source(uint32_t seat)
+{
+	return open_source(rig.dfi, "f", seat, 0);
+}
+
+static struct dfi_target *target(uint32_t seat)
+{
+	return open_target(rig.other, "f", seat, 0);
+}
+
+static void push_to(struct dfi_source *source, uint32_t seat, uint64_t number)
+{
+	struct kv kv = numbered_kv(number);
+
+	cr_assert_eq(
+	    dfi_source_push_to(source, seat, &kv), 0, "%s", dfi_errmsg());
+}
+
+/* The source may not have heard yet that somebody holds the seat. */
+static void push_when_there(
+    struct dfi_source *source, uint32_t seat, uint64_t number)
+{
+	struct kv kv = numbered_kv(number);
+	int64_t until = now_ms() + LONG_MS;
+	int ret;
+
+	do
+		ret = dfi_source_push_to(source, seat, &kv);
+	while (ret == -ENXIO && now_ms() < until);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+}
+
+static void close_source(struct dfi_source *source)
+{
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+}
+
+static void close_target(struct dfi_target *target)
+{
+	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
+}
+
+static void finish(void)
+{
+	cr_assert_eq(dfi_flow_finish(rig.dfi, "f"), 0, "%s", dfi_errmsg());
+}
+
+Test(open, tuples_go_to_the_seat_that_is_named)
+{
+	struct dfi_target *targets[2];
+	struct dfi_source *s;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	targets[0] = target(3);
+	targets[1] = target(1);
+	s = source(2);
+	cr_assert_eq(dfi_source_seat(s), 2);
+	cr_assert_eq(dfi_target_seat(targets[0]), 3);
+	push_to(s, 3, 30);
+	push_to(s, 1, 10);
+	finish();
+	close_source(s);
+	expect_number(targets[0], 30);
+	expect_number(targets[1], 10);
+	end_target(targets[0]);
+	end_target(targets[1]);
+}
+
+Test(open, a_source_joins_while_others_are_at_work)
+{
+	struct dfi_source *first, *late;
+	struct dfi_target *t;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	first = source(0);
+	push_to(first, 0, 1);
+	cr_assert_eq(dfi_source_flush(first), 0);
+	expect_number(t, 1);
+	late = source(DFI_ANY_SEAT);
+	push_to(late, 0, 2);
+	close_source(late);
+	expect_number(t, 2);
+	push_to(first, 0, 3);
+	close_source(first);
+	expect_number(t, 3);
+	finish();
+	end_target(t);
+}
+
+Test(open, a_target_joins_while_others_are_at_work)
+{
+	struct dfi_target *first, *late;
+	struct dfi_source *s;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	first = target(0);
+	s = source(0);
+	push_to(s, 0, 1);
+	late = target(2);
+	push_when_there(s, 2, 2);
+	finish();
+	close_source(s);
+	expect_number(first, 1);
+	expect_number(late, 2);
+	end_target(first);
+	end_target(late);
+}
+
+Test(open, a_seat_that_was_left_is_free)
+{
+	struct dfi_target *t;
+	struct dfi_source *s;
+	uint64_t i;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	for (i = 0; i < 20; i++) {
+		s = source(1);
+		push_to(s, 0, i);
+		close_source(s);
+		expect_number(t, i);
+	}
+	finish();
+	end_target(t);
+}
+
+/* The source of an earlier stay in a seat must be consumed first. */
+Test(open, tuples_of_two_stays_in_a_seat_do_not_mix)
+{
+	struct dfi_source *first, *second;
+	struct dfi_target *t;
+	struct kv kv;
+	uint64_t i;
+	int ret;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	first = source(1);
+	for (i = 0; i < (uint64_t)SEGMENT * RING; i++)
+		push_to(first, 0, i);
+	close_source(first);
+	second = open_source(rig.dfi, "f", 1, DFI_NONBLOCK);
+	for (i = 0; i < (uint64_t)SEGMENT * RING; i++)
+		expect_number(t, i);
+	kv = numbered_kv(7);
+	while ((ret = dfi_source_push_to(second, 0, &kv)) == -EAGAIN)
+		yield_times(1);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	close_source(second);
+	expect_number(t, 7);
+	finish();
+	end_target(t);
+}
+
+Test(open, finishing_ends_the_targets)
+{
+	struct dfi_target *t;
+
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	finish();
+	finish();
+	end_target(t);
+	t = target(0);
+	end_target(t);
+	assert_error(dfi_source_open(
+			 rig.dfi, "f", 0, NULL, &(struct dfi_source *){ NULL }),
+	    -ESHUTDOWN, "flow 'f'", "finished");
+}
+
+Test(open, an_empty_seat_is_named)
+{
+	struct dfi_target *t;
+	struct dfi_source *s;
+	struct kv kv = numbered_kv(1);
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source(0);
+	assert_error(
+	    dfi_source_push_to(s, 3, &kv), -ENXIO, "target 3", "nobody");
+	assert_error(dfi_source_push_to(s, SEATS, &kv), -ERANGE, "target 4");
+	push_to(s, 0, 7);
+	close_source(s);
+	expect_number(t, 7);
+	finish();
+	end_target(t);
+}
+
+Test(open, round_robin_goes_over_those_that_are_attached)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_ROUTE_ROUND_ROBIN, DFI_ON_LOSS_FAIL);
+	struct dfi_target *a, *b;
+	struct dfi_source *s;
+	uint64_t i;
+
+	attr.open.min_targets = 2;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	a = target(1);
+	b = target(3);
+	s = source(0);
+	for (i = 0; i < 40; i++)
+		push_number(s, i);
+	finish();
+	close_source(s);
+	for (i = 0; i < 2; i++) {
+		struct dfi_target *t = i ? b : a;
+		uint32_t n = 0;
+		const void *tuple;
+
+		while (dfi_target_consume(t, &tuple) == 1)
+			n++;
+		cr_assert_eq(n, 20, "target %lu has %u", (unsigned long)i, n);
+	}
+	close_target(a);
+	close_target(b);
+}
+
+Test(open, any_goes_to_who_has_room)
+{
+	struct dfi_target *slow, *fast;
+	struct dfi_source *s;
+	uint64_t i, n = 0;
+	const void *tuple;
+	struct kv kv;
+	int ret;
+
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_DROP);
+	slow = target(0);
+	fast = open_target(rig.other, "f", 1, DFI_NONBLOCK);
+	s = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	/* Far more than the ring of the one that takes nothing has room for. */
+	for (i = 0; i < 4 * SEGMENT * RING;) {
+		kv = numbered_kv(i);
+		ret = dfi_source_push(s, &kv);
+		cr_assert(ret == 0 || ret == -EAGAIN, "%s", dfi_errmsg());
+		i += ret == 0;
+		while (dfi_target_consume(fast, &tuple) == 1)
+			n++;
+	}
+	cr_assert_geq(n, 2 * SEGMENT * RING);
+	close_source(s);
+	finish();
+	while (dfi_target_consume(slow, &tuple) == 1)
+		n++;
+	while (consume_soon(fast, &tuple) == 1)
+		n++;
+	cr_assert_eq(n, 4 * SEGMENT * RING);
+	close_target(slow);
+	close_target(fast);
+}
+
+Test(open, what_a_target_leaves_is_dropped_and_counted)
+{
+	struct dfi_target *t;
+	struct dfi_source *s;
+	struct kv kv = numbered_kv(1);
+	uint64_t i, dropped;
+	int ret;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	t = target(0);
+	s = source(0);
+	for (i = 0; i < 3 * SEGMENT + 3; i++)
+		push_to(s, 0, i);
+	for (i = 0; i < SEGMENT; i++)
+		expect_number(t, i);
+	close_target(t);
+	do
+		ret = dfi_source_push_to(s, 0, &kv);
+	while (ret == 0);
+	cr_assert_eq(ret, -ENXIO, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_source_dropped(s, &dropped), 0);
+	cr_assert_geq(dropped, 2 * SEGMENT + 3);
+	t = target(0);
+	do
+		ret = dfi_source_push_to(s, 0, &kv);
+	while (ret == -ENXIO);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	close_source(s);
+	finish();
+	expect_number(t, 1);
+	end_target(t);
+}
+
+Test(open, a_target_that_leaves_tuples_fails_its_sources)
+{
+	struct dfi_target *t;
+	struct dfi_source *s;
+	struct kv kv = numbered_kv(1);
+	int ret;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source(0);
+	push_to(s, 0, 1);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	close_target(t);
+	do
+		ret = dfi_source_push_to(s, 0, &kv);
+	while (ret == 0);
+	assert_error(ret, -ECONNRESET, "flow 'f'", "target 0");
+	assert_error(dfi_source_close(s), -ECONNRESET, "target 0");
+}
+
+Test(open, a_target_that_has_all_leaves_without_harm)
+{
+	struct dfi_target *t;
+	struct dfi_source *s;
+	struct kv kv = numbered_kv(1);
+	uint64_t dropped;
+	int ret;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source(0);
+	push_to(s, 0, 1);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	expect_number(t, 1);
+	close_target(t);
+	do
+		ret = dfi_source_flush(s);
+	while (ret == 0 && dfi_source_push_to(s, 3, &kv) == -ENXIO &&
+	    dfi_source_seat(s) == 0 && dfi_source_dropped(s, &dropped) == 0 &&
+	    (t = target(0)) == NULL);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	close_target(t);
+	close_source(s);
+}
+
+Test(open, an_aborted_source_is_lost)
+{
+	struct dfi_source *s;
+	struct dfi_target *t;
+	const void *tuple;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source(0);
+	push_to(s, 0, 5);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	dfi_source_abort(s);
+	cr_assert_eq(dfi_source_close(s), -ECANCELED);
+	expect_number(t, 5);
+	assert_error(dfi_target_consume(t, &tuple), -ECANCELED, "source 0");
+	cr_assert_eq(dfi_target_close(t), -ECANCELED);
+}
+
+Test(open, a_lost_source_is_dropped)
+{
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	t = target(0);
+	s = source(0);
+	push_to(s, 0, 5);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	dfi_source_abort(s);
+	cr_assert_eq(dfi_source_close(s), -ECANCELED);
+	expect_number(t, 5);
+	s = source(0);
+	push_when_there(s, 0, 6);
+	close_source(s);
+	expect_number(t, 6);
+	finish();
+	end_target(t);
+}
+
+Test(open, a_source_waits_for_those_who_must_be_there)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	struct dfi_source_attr quick = DFI_SOURCE_ATTR_INIT;
+	struct kv kv = numbered_kv(1);
+	struct dfi_target *a, *b;
+	struct dfi_source *s;
+
+	attr.open.min_targets = 2;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	a = target(0);
+	quick.open_timeout_ms = 1000;
+	assert_error(dfi_source_open(rig.dfi, "f", 0, &quick, &s), -ETIMEDOUT,
+	    "targets are attached", "open.min_targets 2");
+	s = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	cr_assert_eq(dfi_source_push(s, &kv), -EAGAIN);
+	b = target(1);
+	cr_assert_eq(push_soon(s, &kv), 0, "%s", dfi_errmsg());
+	close_source(s);
+	finish();
+	close_target(a);
+	close_target(b);
+}
+
+Test(open, all_seats_are_used)
+{
+	struct dfi_target *targets[SEATS], *none;
+	uint32_t seen = 0, i;
+
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	for (i = 0; i < SEATS; i++) {
+		targets[i] = target(DFI_ANY_SEAT);
+		seen |= 1u << dfi_target_seat(targets[i]);
+	}
+	cr_assert_eq(seen, (1u << SEATS) - 1);
+	assert_error(dfi_target_open(rig.dfi, "f", DFI_ANY_SEAT, NULL, &none),
+	    -EBUSY, "all 4 seats", "n_targets");
+	assert_error(dfi_target_open(rig.dfi, "f", 2, NULL, &none), -EEXIST,
+	    "target 2", "attached already");
+	for (i = 0; i < SEATS; i++)
+		close_target(targets[i]);
+}
+
+Test(open, the_estimate_is_of_a_pair_and_of_all_seats)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	struct dfi_flow_needs needs;
+
+	cr_assert_eq(
+	    dfi_flow_estimate(rig.dfi, &attr, &needs), 0, "%s", dfi_errmsg());
+	cr_assert_gt(needs.pair_bytes, needs.ring_bytes);
+	cr_assert_eq(needs.target_bytes, SEATS * needs.pair_bytes);
+	attr.open = (struct dfi_open_attr){ 0 };
+	cr_assert_eq(dfi_flow_estimate(rig.dfi, &attr, &needs), 0);
+	cr_assert_eq(needs.pair_bytes, 0);
+}
+
+/* With memory for one pair, the next source waits until that one is over. */
+Test(open, a_pair_is_made_when_there_is_memory, .init = NULL)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	struct dfi_source_attr quick = DFI_SOURCE_ATTR_INIT;
+	struct dfi_flow_needs needs;
+	struct dfi_source *first, *second;
+	struct dfi_target *t;
+	struct kv kv = numbered_kv(2);
+	const void *tuple;
+	char limit[32];
+	int ret;
+
+	setup();
+	cr_assert_eq(dfi_flow_estimate(rig.dfi, &attr, &needs), 0);
+	teardown();
+	snprintf(limit, sizeof(limit), "%lu", (unsigned long)needs.pair_bytes);
+	setenv("DFI_RING_MEMORY_LIMIT", limit, 1);
+	setup();
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	t = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	first = source(0);
+	quick.open_timeout_ms = 1000;
+	assert_error(dfi_source_open(rig.dfi, "f", 1, &quick, &second),
+	    -ETIMEDOUT, "0 targets are attached");
+	second = open_source(rig.dfi, "f", 1, DFI_NONBLOCK);
+	push_number(first, 1);
+	close_source(first);
+	expect_number(t, 1);
+	finish();
+	/* The owner must see the first one's end. */
+	while ((ret = dfi_source_push(second, &kv)) == -EAGAIN)
+		cr_assert_eq(dfi_target_consume(t, &tuple), -EAGAIN);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	close_source(second);
+	expect_number(t, 2);
+	while ((ret = dfi_target_consume(t, &tuple)) == -EAGAIN)
+		yield_times(1);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	close_target(t);
+}
+
+static uint32_t count_files(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	uint32_t n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+static uint64_t mapped_pages(void)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long pages = 0;
+
+	cr_assert_eq(fscanf(file, "%lu", &pages), 1);
+	fclose(file);
+	return pages;
+}
+
+static void one_visit(struct dfi_target *t, uint64_t number)
+{
+	struct dfi_source *s = source(DFI_ANY_SEAT);
+
+	push_number(s, number);
+	close_source(s);
+	expect_number(t, number);
+}
+
+Test(open, visits_leave_nothing_behind)
+{
+	uint32_t n = (uint32_t)test_setting("OPEN_VISITS", 1000), i, files;
+	struct dfi_target *t;
+	uint64_t pages;
+
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	/* The process keeps pages of its last 64 handles. */
+	for (i = 0; i < 150; i++)
+		one_visit(t, i);
+	files = count_files();
+	pages = mapped_pages();
+	for (; i < n; i++)
+		one_visit(t, i);
+	cr_assert_leq(count_files(), files + 8);
+	cr_assert_leq(mapped_pages(), pages + 4096);
+	finish();
+	end_target(t);
+}
+
+#define refuse(err, change, ...)                                        \
+	do {                                                            \
+		struct dfi_flow_attr attr = flow_attr(                  \
+		    DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);                \
+                                                                        \
+		change;                                                 \
+		assert_error(dfi_flow_create(rig.dfi, "g", &attr), err, \
+		    "flow 'g'", __VA_ARGS__);                           \
+	} while (0)
+
+Test(open, what_is_not_there_is_refused)
+{
+	refuse(-EOPNOTSUPP, attr.routing = DFI_ROUTE_HASH, "routing 0",
+	    "DFI_ROUTE_DIRECT");
+	refuse(-EOPNOTSUPP, attr.routing = DFI_ROUTE_FUNCTION, "routing 4");
+	refuse(-EINVAL, attr.key = "key", "key");
+	refuse(-EOPNOTSUPP, (attr.kind = DFI_REPLICATE, attr.routing = 0),
+	    "DFI_SHUFFLE");
+	refuse(-EOPNOTSUPP, attr.open.on_loss = DFI_ON_LOSS_REPLAY,
+	    "DFI_ON_LOSS_DROP");
+	refuse(-EINVAL, attr.open.on_loss = 3, "open.on_loss 3");
+	refuse(-EINVAL, attr.open.membership = 2, "open.membership 2");
+	refuse(
+	    -EINVAL, attr.open.min_targets = SEATS + 1, "open.min_targets 5");
+	refuse(
+	    -EINVAL, attr.open.min_sources = SEATS + 1, "open.min_sources 5");
+	refuse(-E2BIG, attr.open.reserved[3] = 1, "reserved");
+	refuse(-EINVAL, (attr.open.membership = 0, attr.open.min_targets = 1),
+	    "open.min_targets", "DFI_MEMBERS_OPEN");
+	refuse(-EINVAL,
+	    (attr.open.membership = 0, attr.routing = DFI_ROUTE_ANY),
+	    "DFI_ROUTE_ANY", "DFI_MEMBERS_OPEN");
+}
+
+Test(open, closed_flows_have_no_seats)
+{
+	struct dfi_target *t;
+
+	create_kv_flow(rig.dfi, "closed", 1, 1, SEGMENT, RING);
+	assert_error(dfi_target_open(rig.dfi, "closed", DFI_ANY_SEAT, NULL, &t),
+	    -ERANGE, "DFI_ANY_SEAT");
+	assert_error(
+	    dfi_flow_finish(rig.dfi, "closed"), -EPROTOTYPE, "not open");
+	assert_error(dfi_flow_finish(rig.dfi, "none"), -ENOENT, "none");
+	t = open_target(rig.dfi, "closed", 0, 0);
+	cr_assert_eq(dfi_target_seat(t), 0);
+	close_target(t);
+}
+
+Test(open, only_its_creator_finishes_a_flow)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	assert_error(
+	    dfi_flow_finish(rig.other, "f"), -EPERM, "DFI_FLOW_PERSISTENT");
+	attr.flags = DFI_FLOW_PERSISTENT;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "p", &attr), 0);
+	cr_assert_eq(dfi_flow_finish(rig.other, "p"), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "p"), 0);
+}
+
+Test(open, calls_that_need_all_rings_are_refused)
+{
+	struct dfi_source_attr lingers = DFI_SOURCE_ATTR_INIT;
+	struct dfi_target_group *group;
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	assert_error(dfi_target_cancel(t), -EOPNOTSUPP, "close it");
+	cr_assert_eq(dfi_target_group_open(rig.dfi, NULL, &group), 0);
+	assert_error(dfi_target_group_add(group, t, NULL), -EOPNOTSUPP,
+	    "dfi_target_fd()");
+	cr_assert_eq(dfi_target_group_close(group), 0);
+	lingers.linger_us = 10;
+	assert_error(dfi_source_open(rig.dfi, "f", 0, &lingers, &s),
+	    -EOPNOTSUPP, "linger_us", "flush");
+	close_target(t);
+}

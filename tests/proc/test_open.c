@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open flows whose endpoints are killed, stopped, or come back. The other
+ * processes run worker.c.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "in_time.h"
+#include "spawn.h"
+#include "worker.h"
+
+#define FLOW "flow"
+#define LONG_MS 60000u
+#define SEATS 4
+#define SEGMENT 20 /* tuples */
+#define HELD 107   /* tuples of a child that waits for orders */
+
+static struct child server;
+static char address[sizeof(server.line)];
+static struct dfi *dfi;
+
+static void setup(void)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+
+	in_time_start();
+	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
+		cr_skip_test("dfi-registry is not built");
+	child_spawn_registry(&server, NULL);
+	snprintf(address, sizeof(address), "%s", server.line);
+	attr.registry = address;
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+}
+
+static void teardown(void)
+{
+	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
+	child_signal(&server, SIGKILL);
+	child_wait(&server);
+}
+
+TestSuite(open, .init = setup, .fini = teardown, .timeout = 300);
+
+static void create_flow(uint32_t routing, uint32_t on_loss)
+{
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_SHUFFLE,
+		.schema = &worker_schema,
+		.n_sources = SEATS,
+		.n_targets = SEATS,
+		.routing = routing,
+		.segment_size = SEGMENT * (uint32_t)sizeof(struct worker_tuple),
+		.segment_count = 8,
+		.open = { .membership = DFI_MEMBERS_OPEN, .on_loss = on_loss },
+	};
+
+	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+}
+
+static struct dfi_target *open_target(uint32_t seat)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *target = NULL;
+
+	attr.open_timeout_ms = attr.stall_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_target_open(dfi, FLOW, seat, &attr, &target), 0, "%s",
+	    dfi_errmsg());
+	return target;
+}
+
+static struct dfi_source *open_source(uint32_t seat)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source = NULL;
+
+	attr.open_timeout_ms = attr.stall_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_source_open(dfi, FLOW, seat, &attr, &source), 0, "%s",
+	    dfi_errmsg());
+	return source;
+}
+
+/* Start a source or target in a process that waits for orders. */
+static void spawn_held(struct child *child, const char *end, const char *held)
+{
+	child_spawn(child, DFI_WORKER, "-r", address, "-f", FLOW, "-n", "200",
+	    "-p", "107", end, NULL);
+	if (held)
+		child_expect(child, held);
+}
+
+static void kill_child(struct child *child)
+{
+	child_signal(child, SIGKILL);
+	cr_assert_eq(child_wait(child), 128 + SIGKILL);
+}
+
+/* Consume n tuples of a source, numbered from first on. */
+static void expect_tuples(
+    struct dfi_target *target, uint32_t source, uint32_t first, uint32_t n)
+{
+	const struct worker_tuple *got;
+	struct worker_tuple tuple;
+	const void *at;
+	uint32_t i;
+
+	for (i = first; i < first + n; i++) {
+		cr_assert_eq(dfi_target_consume(target, &at), 1, "%u: %s", i,
+		    dfi_errmsg());
+		got = at;
+		worker_make_tuple(source, i, &tuple);
+		cr_assert_eq(got->number, tuple.number);
+		cr_assert_eq(got->source, source);
+		cr_assert_eq(got->key, tuple.key);
+	}
+}
+
+static void finish(struct dfi_target *target)
+{
+	const void *at;
+
+	cr_assert_eq(dfi_flow_finish(dfi, FLOW), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_consume(target, &at), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
+}
+
+Test(open, what_a_killed_source_had_sent_is_consumed)
+{
+	struct dfi_target *target;
+	struct child source;
+
+	create_flow(DFI_ROUTE_ANY, DFI_ON_LOSS_DROP);
+	target = open_target(0);
+	spawn_held(&source, "source:1", "source 1 held 107");
+	kill_child(&source);
+	/* The worker flushes before it waits. */
+	expect_tuples(target, 1, 0, HELD);
+	/* The seat is free for another, whose tuples are its own. */
+	spawn_held(&source, "source:1", "source 1 held 107");
+	child_order(&source, 'c');
+	expect_tuples(target, 1, 0, 200);
+	cr_assert_eq(child_wait(&source), 0);
+	finish(target);
+}
+
+Test(open, a_killed_source_fails_its_targets_if_the_flow_says_so)
+{
+	struct dfi_target *target;
+	struct child source;
+	const void *at;
+
+	create_flow(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	target = open_target(0);
+	spawn_held(&source, "source:2", "source 2 held 107");
+	kill_child(&source);
+	expect_tuples(target, 2, 0, HELD);
+	cr_assert_eq(dfi_target_consume(target, &at), -ECONNRESET);
+	cr_assert_not_null(
+	    strstr(dfi_errmsg(), "source 2"), "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
+}
+
+/* Push until the source knows that the target is gone. */
+static int push_until_lost(struct dfi_source *source, uint32_t seat)
+{
+	struct worker_tuple tuple;
+	uint32_t i = 0;
+	int ret;
+
+	do {
+		worker_make_tuple(0, i++, &tuple);
+		ret = dfi_source_push_to(source, seat, &tuple);
+	} while (!ret);
+	return ret;
+}
+
+Test(open, a_killed_target_harms_no_source)
+{
+	struct worker_tuple tuple;
+	struct dfi_source *source;
+	struct dfi_target *other;
+	struct child target;
+	uint64_t dropped;
+	uint32_t i;
+	int ret;
+
+	create_flow(DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	other = open_target(3);
+	source = open_source(0);
+	spawn_held(&target, "target:1", NULL);
+	for (i = 0; i < HELD; i++) {
+		worker_make_tuple(0, i, &tuple);
+		while ((ret = dfi_source_push_to(source, 1, &tuple)) == -ENXIO)
+			usleep(1000);
+		cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	}
+	cr_assert_eq(dfi_source_flush(source), 0);
+	child_expect(&target, "target 1 held 107");
+	kill_child(&target);
+	/* This blocks in the full ring, and the death ends that. */
+	cr_assert_eq(push_until_lost(source, 1), -ENXIO, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_source_dropped(source, &dropped), 0);
+	cr_assert_gt(dropped, 0);
+	for (i = 0; i < 3; i++) {
+		worker_make_tuple(0, i, &tuple);
+		cr_assert_eq(dfi_source_push_to(source, 3, &tuple), 0);
+	}
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	expect_tuples(other, 0, 0, 3);
+	finish(other);
+}
+
+Test(open, a_killed_target_fails_its_sources_if_the_flow_says_so)
+{
+	struct dfi_source *source;
+	struct child target;
+
+	create_flow(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	spawn_held(&target, "target:1", NULL);
+	source = open_source(0);
+	kill_child(&target);
+	cr_assert_eq(push_until_lost(source, 1), -ECONNRESET);
+	cr_assert_not_null(
+	    strstr(dfi_errmsg(), "target 1"), "%s", dfi_errmsg());
+	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
+}
+
+Test(open, a_stopped_source_holds_up_nobody)
+{
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct child stopped;
+	uint32_t i;
+
+	create_flow(DFI_ROUTE_ANY, DFI_ON_LOSS_DROP);
+	target = open_target(0);
+	spawn_held(&stopped, "source:1", "source 1 held 107");
+	expect_tuples(target, 1, 0, HELD);
+	child_signal(&stopped, SIGSTOP);
+	source = open_source(0);
+	for (i = 0; i < 50; i++) {
+		struct worker_tuple tuple;
+
+		worker_make_tuple(0, i, &tuple);
+		cr_assert_eq(
+		    dfi_source_push(source, &tuple), 0, "%s", dfi_errmsg());
+	}
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	expect_tuples(target, 0, 0, 50);
+	child_signal(&stopped, SIGCONT);
+	child_order(&stopped, 'c');
+	expect_tuples(target, 1, HELD, 200 - HELD);
+	cr_assert_eq(child_wait(&stopped), 0);
+	finish(target);
+}
+
+Test(open, a_stopped_target_holds_up_no_other)
+{
+	struct worker_tuple tuple;
+	struct dfi_source *source;
+	struct dfi_target *other;
+	struct child stopped;
+	uint32_t i;
+
+	create_flow(DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	spawn_held(&stopped, "target:1", NULL);
+	source = open_source(0);
+	child_signal(&stopped, SIGSTOP);
+	other = open_target(3);
+	for (i = 0; i < 1000; i++) {
+		worker_make_tuple(0, i, &tuple);
+		while (dfi_source_push_to(source, 3, &tuple) == -ENXIO)
+			usleep(1000);
+		cr_assert_eq(dfi_source_flush(source), 0);
+		expect_tuples(other, 0, i, 1);
+	}
+	kill_child(&stopped);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	finish(other);
+}
