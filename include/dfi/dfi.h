@@ -16,6 +16,7 @@
 #include <dfi/context.h>
 #include <dfi/device.h>
 #include <dfi/error.h>
+#include <dfi/event.h>
 #include <dfi/flow.h>
 #include <dfi/flow_info.h>
 #include <dfi/log.h>

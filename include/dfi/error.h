@@ -68,6 +68,7 @@ DFI_BEGIN_DECLS
 	X(EINTR, "the wait was interrupted, and may be repeated")              \
 	X(ENODATA, "tuples were lost, and the flow goes on")                   \
 	X(EOPNOTSUPP, "the device, or this version, can't do what this needs") \
+	X(ENOMSG, "an event is next")                                          \
 	X(ENXIO, "nobody holds the seat")                                      \
 	X(ESTALE, "the seat was taken away")                                   \
 	X(ESHUTDOWN, "the flow is finished")                                   \

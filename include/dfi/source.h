@@ -68,7 +68,7 @@ struct dfi_source;
 
 struct dfi_source_attr {
 	uint32_t size;
-	uint32_t flags;                  /* DFI_NONBLOCK */
+	uint32_t flags;                  /* DFI_NONBLOCK, DFI_EVENTS */
 	const struct dfi_schema *schema; /* what the caller pushes; checked
 					    against the flow's if given */
 	/*

@@ -47,7 +47,7 @@ struct dfi_target;
 
 struct dfi_target_attr {
 	uint32_t size;
-	uint32_t flags;                  /* DFI_NONBLOCK */
+	uint32_t flags;                  /* DFI_NONBLOCK, DFI_EVENTS */
 	const struct dfi_schema *schema; /* what the caller expects; checked
 					    against the flow's if given */
 	uint32_t open_timeout_ms;        /* default the context's */

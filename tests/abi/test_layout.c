@@ -428,6 +428,12 @@ static void pin_targets(void)
 	PIN(dfi_target_stats, gaps, 72, 8);
 	PIN(dfi_target_stats, lost_segments, 80, 8);
 
+	PIN_SIZE(dfi_event, 48);
+	PIN(dfi_event, type, 0, 4);
+	PIN(dfi_event, seat, 4, 4);
+	PIN(dfi_event, incarnation, 8, 8);
+	PIN(dfi_event, reserved, 16, 32);
+
 	PIN_SIZE(dfi_gap, 24);
 	PIN(dfi_gap, first, 0, 8);
 	PIN(dfi_gap, count, 8, 4);
@@ -536,7 +542,7 @@ static void pin_errors(void)
 #undef X
 	};
 
-	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 34);
+	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 35);
 	pin("the first one", codes[0], EINVAL);
 	pin("the last one", codes[sizeof(codes) / sizeof(codes[0]) - 1], EIO);
 }

@@ -30,6 +30,7 @@ static struct {
 	struct dfi_target_group_batch group_batch;
 	struct dfi_span span;
 	struct dfi_gap gap;
+	struct dfi_event event;
 	struct dfi_flow_info info;
 	struct dfi_flow_needs estimate;
 	struct dfi_transport_stats stats;
@@ -130,6 +131,8 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_source_dropped(NULL, &out.number), "source is NULL")            \
 	X(dfi_source_dropped(source, NULL), "n is NULL")                      \
 	X(dfi_source_seat(NULL), "source is NULL")                            \
+	X(dfi_source_event(NULL, &out.event), "source is NULL")               \
+	X(dfi_source_event(source, NULL), "event is NULL")                    \
 	X(dfi_source_choose(NULL, 1), "source is NULL")                       \
 	X(dfi_source_push_batch(NULL, PUT(tuple), 1), "source is NULL")       \
 	X(dfi_source_push_batch(source, NULL, 1), "tuples is NULL")           \
@@ -155,6 +158,8 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_target_fd(NULL), "target is NULL")                              \
 	X(VOID(dfi_target_query(target, NULL)), "stats is NULL")              \
 	X(dfi_target_seat(NULL), "target is NULL")                            \
+	X(dfi_target_event(NULL, &out.event), "target is NULL")               \
+	X(dfi_target_event(target, NULL), "event is NULL")                    \
 	X(dfi_target_gap(NULL, &out.gap), "target is NULL")                   \
 	X(dfi_target_gap(target, NULL), "gap is NULL")                        \
 	X(dfi_target_window(NULL, &out.number), "target is NULL")             \

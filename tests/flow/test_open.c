@@ -575,6 +575,133 @@ Test(open, visits_leave_nothing_behind)
 	end_target(t);
 }
 
+static struct dfi_target *target_with_events(uint32_t seat)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *target = NULL;
+
+	attr.flags = DFI_EVENTS;
+	attr.stall_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_target_open(rig.other, "f", seat, &attr, &target), 0,
+	    "%s", dfi_errmsg());
+	return target;
+}
+
+/* The target's next consuming call finds this event; its incarnation. */
+static uint64_t expect_event(
+    struct dfi_target *target, uint32_t type, uint32_t seat)
+{
+	struct dfi_event event;
+	const void *tuple;
+
+	cr_assert_eq(
+	    dfi_target_consume(target, &tuple), -ENOMSG, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_event(target, &event), 0);
+	cr_assert_eq(event.type, type);
+	cr_assert_eq(event.seat, seat);
+	cr_assert_neq(event.incarnation, 0);
+	return event.incarnation;
+}
+
+Test(open, events_are_in_order_with_tuples)
+{
+	struct dfi_event event;
+	uint64_t first, second;
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	t = target_with_events(0);
+	cr_assert_eq(dfi_target_event(t, &event), -EAGAIN);
+	s = source(1);
+	push_to(s, 0, 1);
+	close_source(s);
+	s = source(1);
+	push_to(s, 0, 2);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	dfi_source_abort(s);
+	cr_assert_eq(dfi_source_close(s), -ECANCELED);
+	first = expect_event(t, DFI_JOINED, 1);
+	expect_number(t, 1);
+	cr_assert_eq(expect_event(t, DFI_ENDED, 1), first);
+	second = expect_event(t, DFI_JOINED, 1);
+	cr_assert_neq(second, first);
+	expect_number(t, 2);
+	cr_assert_eq(expect_event(t, DFI_LOST, 1), second);
+	finish();
+	end_target(t);
+}
+
+/* Wait for an event of a source. */
+static struct dfi_event event_of(struct dfi_source *source)
+{
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_event event;
+	int ret;
+
+	do
+		ret = dfi_source_event(source, &event);
+	while (ret == -EAGAIN && now_ms() < until);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	return event;
+}
+
+Test(open, a_source_hears_of_its_targets)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_event joined, left;
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	t = target(2);
+	attr.flags = DFI_EVENTS;
+	cr_assert_eq(
+	    dfi_source_open(rig.dfi, "f", 0, &attr, &s), 0, "%s", dfi_errmsg());
+	joined = event_of(s);
+	cr_assert_eq(joined.type, DFI_JOINED);
+	cr_assert_eq(joined.seat, 2);
+	push_to(s, 2, 1);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	expect_number(t, 1);
+	close_target(t);
+	left = event_of(s);
+	cr_assert_eq(left.type, DFI_ENDED);
+	cr_assert_eq(left.incarnation, joined.incarnation);
+	t = target(2);
+	joined = event_of(s);
+	cr_assert_eq(joined.type, DFI_JOINED);
+	cr_assert_neq(left.incarnation, joined.incarnation);
+	push_to(s, 2, 1);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	close_target(t);
+	cr_assert_eq(event_of(s).type, DFI_LOST);
+	close_source(s);
+}
+
+Test(open, who_has_not_asked_has_no_events)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_event event;
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	t = target(0);
+	s = source(0);
+	assert_error(dfi_target_event(t, &event), -EINVAL, "DFI_EVENTS");
+	assert_error(dfi_source_event(s, &event), -EINVAL, "DFI_EVENTS");
+	close_source(s);
+	close_target(t);
+	t = target_with_events(0);
+	assert_error(dfi_target_event(t, NULL), -EINVAL, "event is NULL");
+	close_target(t);
+	create_kv_flow(rig.dfi, "closed", 1, 1, SEGMENT, RING);
+	attr.flags = DFI_EVENTS;
+	assert_error(dfi_target_open(rig.dfi, "closed", 0, &attr, &t), -EINVAL,
+	    "DFI_EVENTS", "DFI_MEMBERS_OPEN");
+}
+
 #define refuse(err, change, ...)                                        \
 	do {                                                            \
 		struct dfi_flow_attr attr = flow_attr(                  \

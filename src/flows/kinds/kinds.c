@@ -5,6 +5,7 @@
  */
 #include "kinds.h"
 
+#include <dfi/event.h>
 #include <dfi/source.h>
 #include <dfi/target.h>
 #include "base/attr.h"
@@ -24,7 +25,7 @@ static const struct kind *const kinds[] = {
 
 static int check_attr(const char *name, uint32_t flags, uint64_t reserved)
 {
-	if (flags & ~(uint32_t)DFI_NONBLOCK)
+	if (flags & ~(uint32_t)(DFI_NONBLOCK | DFI_EVENTS))
 		return dfi__fail(
 		    -EINVAL, "%s.flags %#x are not all known", name, flags);
 	return reserved ? dfi__fail(-E2BIG,
@@ -58,6 +59,13 @@ static int begin(struct dfi *dfi, const char *flow_name, const char *role,
 	opening->deadline = context_deadline(dfi, attr->open_timeout_ms);
 	ret = dfi__attach_find(dfi, flow_name, role, index, attr->schema,
 	    opening->deadline, &opening->flow);
+	if (!ret && attr->flags & DFI_EVENTS && !opening->flow.membership) {
+		dfi__flow_free(&opening->flow);
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s.flags has DFI_EVENTS, but only open flows "
+		    "(DFI_MEMBERS_OPEN) have events: leave it out",
+		    flow_name, name);
+	}
 	return ret < 0 ? dfi__error_keep(ret) : 0;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "open_source.h"
 
+#include <dfi/event.h>
 #include "base/counter.h"
 #include "base/error.h"
 #include "flows/members/attach.h"
@@ -73,6 +74,13 @@ static void retire(struct dfi_source *source, uint32_t seat)
 	dfi__pairs_retire(&open->pairs, open->taken[seat]);
 }
 
+static void note_end(struct seat_news *news, uint32_t fate)
+{
+	if (news->known == news->present)
+		news->fate = fate;
+	news->present = 0;
+}
+
 /*
  * A target has left or died. It harms nobody if it has closed and had taken all
  * that was sent. 0, or the sticky error that the flow wants.
@@ -91,6 +99,9 @@ static int lose(struct dfi_source *source, uint32_t seat)
 	if (!end->status)
 		n += source_filled(end, 0) / source->head.tuple_size;
 	open->dropped += n;
+	if (open->news)
+		note_end(
+		    &open->news[seat], n || !closed ? DFI_LOST : DFI_ENDED);
 	if (source->flow.on_loss == DFI_ON_LOSS_FAIL && (n || !closed))
 		return dfi__source_fail(
 		    source, dfi__peers_lost(&end->targets, 0));
@@ -114,6 +125,8 @@ static void take(struct open_source *open, uint32_t seat)
 
 	if (!pair)
 		return;
+	if (open->news)
+		open->news[seat].present = pair->incarnation;
 	open->taken[seat] = pair;
 	open->ends[seat] = pair->end;
 	open->n_ends++;

@@ -4,6 +4,7 @@
 #include "open_source.h"
 
 #include <stdlib.h>
+#include <dfi/event.h>
 #include <dfi/open_flow.h>
 #include "base/error.h"
 #include "base/error_list.h"
@@ -98,7 +99,11 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 	open->pairs.sleeper = &source->targets;
 	open->ends = calloc(source->flow.n_targets, sizeof(open->ends[0]));
 	open->taken = calloc(source->flow.n_targets, sizeof(open->taken[0]));
-	if (!open->ends || !open->taken)
+	if (source->flags & DFI_EVENTS)
+		open->news = calloc(
+		    source->flow.n_targets, sizeof(open->news[0]));
+	if (!open->ends || !open->taken ||
+	    (source->flags & DFI_EVENTS && !open->news))
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	if (source->flags & DFI_NONBLOCK)
@@ -178,6 +183,7 @@ void dfi__open_source_close(struct dfi_source *source)
 	dfi__notify_free(open->notify);
 	free(open->ends);
 	free(open->taken);
+	free(open->news);
 	free(open);
 }
 
@@ -233,6 +239,43 @@ int dfi__open_source_leave(
 }
 
 /* ---- Questions --------------------------------------------------------- */
+
+/* The next event of a seat; false: there is none. */
+static bool take_news(
+    struct seat_news *news, uint32_t seat, struct dfi_event *event)
+{
+	if (news->known == news->present)
+		return false;
+	*event = (struct dfi_event){
+		.type = news->known ? news->fate : DFI_JOINED,
+		.seat = seat,
+		.incarnation = news->known ? news->known : news->present,
+	};
+	news->known = news->known ? 0 : news->present;
+	return true;
+}
+
+int dfi_source_event(struct dfi_source *source, struct dfi_event *event)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	struct open_source *open;
+	int ret = dfi__source_check_free(source);
+	uint32_t i;
+
+	if (ret < 0)
+		return ret;
+	if (!event || !(source->flags & DFI_EVENTS))
+		return dfi__fail(-EINVAL, "flow '%s': %s %u: %s",
+		    source->flow.name, SOURCE_ID(source),
+		    event ? "has no events: open it with DFI_EVENTS"
+			  : "dfi_source_event: event is NULL");
+	open = open_source(source);
+	ret = dfi__open_adopt(source);
+	for (i = 0; !ret && i < source->flow.n_targets; i++)
+		if (take_news(&open->news[i], i, event))
+			return 0;
+	return ret < 0 ? ret : dfi__fail_text(-EAGAIN, "there is no event");
+}
 
 int dfi_source_seat(const struct dfi_source *source)
 {

@@ -11,6 +11,13 @@
 #include "flows/endpoint/source.h"
 #include "pairs.h"
 
+/* What dfi_source_event() has said of a seat, and what it has to say. */
+struct seat_news {
+	uint64_t known;   /* the incarnation that it said has joined; or 0 */
+	uint64_t present; /* the one that is there; or 0 */
+	uint32_t fate;    /* how known has left: enum dfi_event_type */
+};
+
 struct open_source {
 	struct pairs pairs;
 	struct dfi_source *source;
@@ -18,12 +25,13 @@ struct open_source {
 	struct dfi_source **ends; /* of the pairs that were taken, or NULL */
 	struct pair **taken;      /* these pairs */
 	uint32_t n_ends;
-	bool may_push;    /* min_sources and min_targets were there */
-	bool routed;      /* one lane */
-	uint32_t chosen;  /* its target, while the lane is open */
-	uint32_t next;    /* where the routing goes on */
-	uint32_t seen;    /* the last of pairs_changes() */
-	uint64_t dropped; /* see dfi_source_dropped() */
+	bool may_push;          /* min_sources and min_targets were there */
+	bool routed;            /* one lane */
+	uint32_t chosen;        /* its target, while the lane is open */
+	uint32_t next;          /* where the routing goes on */
+	uint32_t seen;          /* the last of pairs_changes() */
+	struct seat_news *news; /* of each target; only with DFI_EVENTS */
+	uint64_t dropped;       /* see dfi_source_dropped() */
 	struct dfi_source_attr attr; /* of the ends */
 	struct wait_policy wait;
 };

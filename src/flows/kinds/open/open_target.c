@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <dfi/event.h>
 #include <dfi/open_flow.h>
 #include "base/counter.h"
 #include "base/error.h"
@@ -34,9 +35,12 @@ struct open_target {
 	struct notify *notify; /* in which a handle that waits sleeps */
 	struct taken *taken;   /* one behind the other */
 	uint32_t n_taken, current, in_a_row;
-	uint32_t seen;               /* the last of pairs_changes() */
-	bool ended;                  /* no source is there, and none comes */
-	bool evicted;                /* the seat was taken away */
+	uint32_t seen; /* the last of pairs_changes() */
+	bool ended;    /* no source is there, and none comes */
+	bool evicted;  /* the seat was taken away */
+	/* Not taken yet, the oldest first; only with DFI_EVENTS. */
+	struct dfi_event *events;
+	uint32_t n_events, first_event;
 	struct dfi_target_attr attr; /* of the ends */
 	struct wait_policy wait;
 };
@@ -81,24 +85,51 @@ static const struct pairs_ops pairs_ops = { .make = make, .unmake = unmake };
 
 /* ---- Who is there ------------------------------------------------------ */
 
+/*
+ * The most that one pass can add to no events: a seat's source may be given up,
+ * the next one be taken, and end.
+ */
+#define SEAT_EVENTS 4
+
+static void add_event(
+    struct open_target *open, uint32_t type, const struct taken *taken)
+{
+	uint32_t room = open->pairs.seats.n_others * SEAT_EVENTS;
+
+	if (!open->events || open->n_events == room)
+		return;
+	open->events[(open->first_event + open->n_events++) % room] =
+	    (struct dfi_event){
+		    .type = type,
+		    .seat = taken->seat,
+		    .incarnation = taken->pair->incarnation,
+	    };
+}
+
 /* Under the lock. */
 static void take_pair(struct open_target *open, uint32_t seat)
 {
 	struct pair *pair = dfi__pairs_take(&open->pairs, seat);
 
-	if (pair)
-		open->taken[open->n_taken++] = (struct taken){
-			.end = pair->end,
-			.pair = pair,
-			.seat = seat,
-		};
+	if (!pair)
+		return;
+	open->taken[open->n_taken] = (struct taken){
+		.end = pair->end,
+		.pair = pair,
+		.seat = seat,
+	};
+	add_event(open, DFI_JOINED, &open->taken[open->n_taken++]);
 }
 
-/* Hand a pair to the helper. Its ring has nothing more to take. */
-static void retire(struct open_target *open, uint32_t i)
+/*
+ * Hand a pair to the helper. Its ring has nothing more to take. type: how the
+ * source has left.
+ */
+static void retire(struct open_target *open, uint32_t i, uint32_t type)
 {
 	struct taken taken = open->taken[i];
 
+	add_event(open, type, &taken);
 	target_give_back(taken.end);
 	dfi__target_withdraw(taken.end);
 	open->taken[i] = open->taken[--open->n_taken];
@@ -135,7 +166,7 @@ static void adopt(struct open_target *open)
 	/* Only the owner retires, so these states stay. */
 	for (i = open->n_taken; i-- > 0;)
 		if (atomic_peek(&open->taken[i].pair->stale))
-			retire(open, i);
+			retire(open, i, DFI_LOST);
 }
 
 /* ---- Segments ---------------------------------------------------------- */
@@ -165,7 +196,7 @@ static int lose(struct dfi_target *target, uint32_t i, int err)
 		snprintf(target->status_text, sizeof(target->status_text), "%s",
 		    dfi_errmsg());
 	}
-	retire(open, i);
+	retire(open, i, DFI_LOST);
 	if (target->lost)
 		stop_rings(open);
 	return 0;
@@ -202,7 +233,7 @@ static int take_from(struct dfi_target *target, uint32_t i)
 		return 0;
 	if (ret < 0)
 		return lose(target, i, ret);
-	retire(open, i);
+	retire(open, i, DFI_ENDED);
 	return 0;
 }
 
@@ -379,14 +410,18 @@ int dfi__open_target_next(struct dfi_target *target)
 	for (;;) {
 		if (target_aborted(target))
 			return dfi__target_give_up(target);
-		adopt(open);
+		if (!open->n_events)
+			adopt(open);
+		if (open->n_events)
+			return dfi__fail_text(-ENOMSG,
+			    "an event is next: take it (dfi_target_event())");
 		i = find_ready(open);
 		ret = i < open->n_taken ? take_from(target, i) : 0;
 		if (!ret)
 			ret = look_at_all(target);
 		if (ret != 0)
 			return ret;
-		if (pairs_changes(&open->pairs) != open->seen)
+		if (open->n_events || pairs_changes(&open->pairs) != open->seen)
 			continue;
 		ret = check_end(target);
 		if (ret > 0)
@@ -427,7 +462,11 @@ static int init(struct dfi_target *target)
 	/* One that only counts, for dfi_target_query(). */
 	target->readers = calloc(1, sizeof(target->readers[0]));
 	target->n_readers = 1;
-	if (!open->taken || !target->readers)
+	if (target->flags & DFI_EVENTS)
+		open->events = calloc(target->flow.n_sources,
+		    SEAT_EVENTS * sizeof(open->events[0]));
+	if (!open->taken || !target->readers ||
+	    (target->flags & DFI_EVENTS && !open->events))
 		return no_memory(target);
 	if (target->flags & DFI_NONBLOCK)
 		return 0;
@@ -444,6 +483,7 @@ static void free_target(struct dfi_target *target)
 			dfi__pairs_close(&open->pairs);
 		dfi__notify_free(open->notify);
 		free(open->taken);
+		free(open->events);
 		free(open);
 	}
 	free(target->readers);
@@ -502,6 +542,31 @@ int dfi__open_target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	dfi__log(DFI_LOG_INFO, "flow '%s': %s %u: has a seat",
 	    target->flow.name, TARGET_ID(target));
 	*out = target;
+	return 0;
+}
+
+int dfi_target_event(struct dfi_target *target, struct dfi_event *event)
+{
+	TARGET_CALL(target, TARGET_SHARED(target));
+	struct open_target *open;
+	int ret = target_check(target);
+
+	if (ret < 0)
+		return ret;
+	if (!event || !(target->flags & DFI_EVENTS))
+		return dfi__fail(-EINVAL, "flow '%s': %s %u: %s",
+		    target->flow.name, TARGET_ID(target),
+		    event ? "has no events: open it with DFI_EVENTS"
+			  : "dfi_target_event: event is NULL");
+	open = open_target(target);
+	if (!open->n_events)
+		adopt(open);
+	if (!open->n_events)
+		return dfi__fail_text(-EAGAIN, "no event is next");
+	*event = open->events[open->first_event];
+	open->n_events--;
+	open->first_event = (open->first_event + 1) %
+	    (open->pairs.seats.n_others * SEAT_EVENTS);
 	return 0;
 }
 

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events of open flows (open_flow.h): who of the other side comes and goes. An
+ * endpoint has them if it was opened with DFI_EVENTS; others never see one.
+ * Owner thread only.
+ */
+#ifndef DFI_EVENT_H
+#define DFI_EVENT_H
+
+#include <stdint.h>
+#include <dfi/context.h>
+
+DFI_BEGIN_DECLS
+
+struct dfi_source;
+struct dfi_target;
+
+enum {
+	/* In dfi_source_attr.flags and dfi_target_attr.flags. */
+	DFI_EVENTS = 8,
+};
+
+enum dfi_event_type {
+	DFI_JOINED = 1, /* it has taken the seat, and is connected */
+	/* A source has closed; a target has closed and taken all. */
+	DFI_ENDED,
+	DFI_LOST, /* it died, aborted, or has left tuples behind */
+};
+
+struct dfi_event {
+	uint32_t type; /* enum dfi_event_type */
+	uint32_t seat;
+	/* Random, of this stay in the seat: the same in all its events. */
+	uint64_t incarnation;
+	uint64_t reserved[4];
+};
+
+/*
+ * Take the next event of a target. They are in order with its tuples: joined
+ * before the first of a source, ended and lost behind the last. While one is
+ * next, calls that consume return -ENOMSG, which is not sticky, and lend
+ * nothing. -EAGAIN: none is next.
+ */
+DFI_API int dfi_target_event(
+    struct dfi_target *target, struct dfi_event *event);
+
+/*
+ * Take an event of a source, about a target. Pushes do not return -ENOMSG: ask
+ * when it suits. Who has come and gone since the last call has none. -EAGAIN:
+ * there is none.
+ */
+DFI_API int dfi_source_event(
+    struct dfi_source *source, struct dfi_event *event);
+
+DFI_END_DECLS
+
+#endif
