@@ -185,6 +185,7 @@ static void stop_end(struct sim *sim, struct sim_end *end)
 static void assign(struct sim *sim)
 {
 	struct sim_change change = { .there = true, .owner = SIM_ENDS };
+	uint16_t owners[SIM_PARTITIONS];
 	unsigned p;
 
 	change.key.kind = OPEN_KEY_ASSIGN;
@@ -193,9 +194,10 @@ static void assign(struct sim *sim)
 		return;
 	}
 	for (p = 0; p < SIM_PARTITIONS; p++)
-		change.assigned[p] = sim_chance(sim, 50)
+		owners[p] = sim_chance(sim, 50)
 		    ? OPEN_NOBODY
 		    : (uint16_t)sim_below(sim, SIM_TARGETS);
+	dfi__open_assign_encode(owners, SIM_PARTITIONS, change.value);
 	sim_put(sim, &change);
 	sim->counts.assigned++;
 }

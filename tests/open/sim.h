@@ -22,6 +22,7 @@
 #include "flows/open/overdue.h"
 #include "flows/open/replay.h"
 #include "flows/open/source.h"
+#include "flows/open/value.h"
 #include "flows/open/watermark.h"
 
 #define SIM_SOURCES 3
@@ -59,11 +60,11 @@ struct sim_change {
 	unsigned owner; /* the endpoint whose lease it has, or SIM_ENDS */
 	struct open_holder holder;
 	struct sim_table *table;
-	uint64_t hand_table, released, taken;
-	uint16_t assigned[SIM_PARTITIONS];
+	/* The value of "hand/", "assign", or a part of that of a pair. */
+	uint8_t value[8 + 8 * SIM_PARTITIONS];
 	/* Of a pair: */
 	struct sim_ring *ring;
-	uint64_t source_incarnation, held, positions[SIM_PARTITIONS];
+	uint64_t source_incarnation;
 };
 
 struct sim_table {

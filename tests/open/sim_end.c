@@ -81,8 +81,9 @@ static void see_seat(struct sim_end *end, const struct sim_change *change)
 
 static void see(struct sim_end *end, const struct sim_change *change)
 {
-	struct open_hand hand = { change->hand_table, &change->released,
-		&change->taken };
+	struct open_hand hand;
+	uint64_t released, taken;
+	uint16_t assigned[SIM_PARTITIONS];
 
 	switch (change->key.kind) {
 	case OPEN_KEY_SOURCE:
@@ -90,7 +91,10 @@ static void see(struct sim_end *end, const struct sim_change *change)
 		see_seat(end, change);
 		break;
 	case OPEN_KEY_HAND:
-		if (change->there)
+		if (change->there &&
+		    dfi__open_hand_decode(change->value,
+			dfi__open_hand_bytes(SIM_PARTITIONS), SIM_PARTITIONS,
+			&released, &taken, &hand))
 			dfi__open_tables_hand(&end->tables, &hand);
 		break;
 	case OPEN_KEY_TABLE:
@@ -108,8 +112,11 @@ static void see(struct sim_end *end, const struct sim_change *change)
 			sim_source_pair(end, change);
 		break;
 	case OPEN_KEY_ASSIGN:
+		dfi__open_assign_decode(change->value,
+		    dfi__open_assign_bytes(SIM_PARTITIONS), SIM_PARTITIONS,
+		    assigned);
 		dfi__open_tables_assign(
-		    &end->tables, change->there ? change->assigned : NULL);
+		    &end->tables, change->there ? assigned : NULL);
 		break;
 	}
 	if (end->seats.evicted)

@@ -83,14 +83,19 @@ void sim_source_pair(struct sim_end *end, const struct sim_change *change)
 	uint32_t target = change->key.target;
 	struct sim_item mark = { .kind = SIM_MARK,
 		.position = end->s.last_mark };
+	uint64_t held, positions[SIM_PARTITIONS];
 
 	/* An evicted target may say so late. */
 	if (change->source_incarnation != end->incarnation ||
 	    !open_seat_is(
 		&end->seats, OPEN_TARGET, target, change->key.incarnation))
 		return;
+	if (!dfi__open_positions_decode(change->value,
+		dfi__open_positions_bytes(SIM_PARTITIONS), SIM_PARTITIONS,
+		&held, positions))
+		sim_fail(end->sim, "positions are not decoded");
 	dfi__open_resume_pair(&end->s.resume, SIM_PARTITIONS,
-	    change->key.incarnation, &change->held, change->positions);
+	    change->key.incarnation, &held, positions);
 	if (end->s.rings[target] == change->ring)
 		return;
 	end->s.rings[target] = change->ring;

@@ -495,7 +495,6 @@ static void put_pair(struct sim_end *end, struct sim_pair *pair)
 {
 	struct sim_change change = { .there = true, .owner = end->number };
 	struct open_inputs *inputs = &end->t.inputs[pair->pair.source];
-	uint32_t p;
 
 	if (SIM_BUG(RESUME_AT_SEEN))
 		dfi__open_inputs_ack(inputs, &end->t.core);
@@ -506,11 +505,7 @@ static void put_pair(struct sim_end *end, struct sim_pair *pair)
 	change.key.source = pair->pair.source;
 	change.ring = pair->ring;
 	change.source_incarnation = pair->pair.incarnation;
-	for (p = 0; p < SIM_PARTITIONS; p++) {
-		change.held |= (uint64_t)open_target_holds(&end->t.core, p)
-		    << p;
-		change.positions[p] = inputs->acked[p];
-	}
+	dfi__open_positions_encode(inputs, &end->t.core, change.value);
 	sim_put(end->sim, &change);
 }
 
@@ -529,9 +524,7 @@ static bool publish(struct sim_end *end)
 		change.key.kind = OPEN_KEY_HAND;
 		change.key.target = end->seat;
 		change.key.incarnation = end->incarnation;
-		change.hand_table = hand->table;
-		change.released = hand->released[0];
-		change.taken = hand->taken[0];
+		dfi__open_hand_encode(hand, SIM_PARTITIONS, change.value);
 		sim_put(end->sim, &change);
 		return true;
 	}

@@ -11,6 +11,7 @@
 #include "flows/open/overdue.h"
 #include "flows/open/replay.h"
 #include "flows/open/source.h"
+#include "flows/open/value.h"
 
 enum {
 	SOURCES = 2,
@@ -482,4 +483,65 @@ Test(open_handover, what_was_seen_is_dropped_and_what_is_acknowledged_resumes)
 	dfi__open_target_learn(&new->target);
 	cr_assert_not(dfi__open_resume_lowest(
 	    &resume, &source->tables, &source->seats, &lowest));
+}
+
+/* ---- Values of keys ------------------------------------------------------ */
+
+Test(open_handover, a_hand_is_decoded_as_it_was)
+{
+	uint8_t bytes[8 + 2 * 16];
+	uint64_t in[4] = { 1, 1, UINT64_MAX, 0 }, out[4];
+	struct open_hand hand = { 77, in, in + 2 }, read;
+
+	cr_assert_eq(dfi__open_hand_bytes(65), sizeof(bytes));
+	dfi__open_hand_encode(&hand, 65, bytes);
+	cr_assert(dfi__open_hand_decode(
+	    bytes, sizeof(bytes), 65, out, out + 2, &read));
+	cr_assert_eq(read.table, 77);
+	cr_assert_eq(memcmp(in, out, sizeof(in)), 0);
+	cr_assert(open_bit(read.released, 64));
+	cr_assert_not(open_bit(read.taken, 64));
+	cr_assert_not(dfi__open_hand_decode(
+	    bytes, sizeof(bytes) - 1, 65, out, out + 2, &read));
+	cr_assert_not(dfi__open_hand_decode(
+	    bytes, sizeof(bytes), 64, out, out + 2, &read));
+}
+
+Test(open_handover, an_assignment_is_decoded_as_it_was)
+{
+	uint16_t in[3] = { 4095, OPEN_NOBODY, 256 }, out[3];
+	uint8_t bytes[6];
+
+	cr_assert_eq(dfi__open_assign_bytes(3), sizeof(bytes));
+	dfi__open_assign_encode(in, 3, bytes);
+	cr_assert(dfi__open_assign_decode(bytes, 6, 3, out));
+	cr_assert_eq(memcmp(in, out, sizeof(in)), 0);
+	cr_assert_not(dfi__open_assign_decode(bytes, 6, 2, out));
+	cr_assert_not(dfi__open_assign_decode(bytes, 5, 3, out));
+}
+
+Test(open_handover, positions_are_those_of_partitions_that_are_held)
+{
+	uint64_t memory[2 * PARTITIONS], held, positions[PARTITIONS];
+	uint8_t bytes[8 + 8 * PARTITIONS];
+	struct open_inputs inputs;
+
+	dfi__open_inputs_init(&inputs, PARTITIONS, memory);
+	dfi__open_inputs_take(&inputs, 3, UINT64_MAX - 1);
+	propose(new);
+	mark(old);
+	expect_event(old, 0, true);
+	dfi__open_target_release(&old->target, 0);
+	cr_assert_eq(dfi__open_positions_bytes(PARTITIONS), sizeof(bytes));
+	dfi__open_positions_encode(&inputs, &old->target, bytes);
+	cr_assert(dfi__open_positions_decode(
+	    bytes, sizeof(bytes), PARTITIONS, &held, positions));
+	cr_assert_eq(held, 0xe);
+	cr_assert_eq(positions[3], UINT64_MAX - 1);
+	cr_assert_eq(positions[2], 0);
+	cr_assert_not(dfi__open_positions_decode(
+	    bytes, sizeof(bytes) - 8, PARTITIONS, &held, positions));
+	/* With room for the rest of a pair's value. */
+	cr_assert_leq(
+	    dfi__open_positions_bytes(OPEN_MAX_REPLAY_PARTITIONS), 48 << 10);
 }

@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "flows/open/bugs.h"
+#include "flows/open/bytes.h"
 #include "flows/open/table.h"
 
 size_t dfi__open_table_size(uint32_t n_partitions, uint32_t n_targets)
@@ -178,42 +179,25 @@ size_t dfi__open_table_bytes(uint32_t n_partitions, uint32_t n_targets)
 	    (n_partitions + 7) / 8;
 }
 
-static void put_number(uint8_t *bytes, uint64_t number, unsigned n)
-{
-	unsigned i;
-
-	for (i = 0; i < n; i++)
-		bytes[i] = (uint8_t)(number >> 8 * i);
-}
-
-static uint64_t get_number(const uint8_t *bytes, unsigned n)
-{
-	uint64_t number = 0;
-
-	while (n-- > 0)
-		number = number << 8 | bytes[n];
-	return number;
-}
-
 void dfi__open_table_encode(const struct open_table *table, uint8_t *bytes)
 {
 	uint8_t *seats = bytes + HEAD + 8 * (size_t)table->n_targets;
 	uint8_t *nobody = seats + 3 * (size_t)table->n_partitions;
 	uint32_t p, t;
 
-	put_number(bytes, table->number, 8);
-	put_number(bytes + 8, table->epoch, 8);
-	put_number(bytes + 16, table->n_partitions, 4);
-	put_number(bytes + 20, table->n_targets, 4);
+	open_put_number(bytes, table->number, 8);
+	open_put_number(bytes + 8, table->epoch, 8);
+	open_put_number(bytes + 16, table->n_partitions, 4);
+	open_put_number(bytes + 20, table->n_targets, 4);
 	for (t = 0; t < table->n_targets; t++)
-		put_number(
+		open_put_number(
 		    bytes + HEAD + 8 * (size_t)t, table->incarnations[t], 8);
 	memset(nobody, 0, (table->n_partitions + 7) / 8);
 	for (p = 0; p < table->n_partitions; p++) {
 		bool none = table->from[p] == OPEN_NOBODY;
 		uint32_t from = none ? table->owners[p] : table->from[p];
 
-		put_number(
+		open_put_number(
 		    seats + 3 * (size_t)p, table->owners[p] | from << 12, 3);
 		nobody[p / 8] |= (uint8_t)(none << p % 8);
 	}
@@ -233,16 +217,17 @@ bool dfi__open_table_decode(
 
 	if (size !=
 		dfi__open_table_bytes(table->n_partitions, table->n_targets) ||
-	    get_number(bytes + 16, 4) != table->n_partitions ||
-	    get_number(bytes + 20, 4) != table->n_targets)
+	    open_get_number(bytes + 16, 4) != table->n_partitions ||
+	    open_get_number(bytes + 20, 4) != table->n_targets)
 		return false;
-	table->number = get_number(bytes, 8);
-	table->epoch = get_number(bytes + 8, 8);
+	table->number = open_get_number(bytes, 8);
+	table->epoch = open_get_number(bytes + 8, 8);
 	for (t = 0; t < table->n_targets; t++)
-		table->incarnations[t] = get_number(
+		table->incarnations[t] = open_get_number(
 		    bytes + HEAD + 8 * (size_t)t, 8);
 	for (p = 0; p < table->n_partitions; p++) {
-		uint32_t both = (uint32_t)get_number(seats + 3 * (size_t)p, 3);
+		uint32_t both = (uint32_t)open_get_number(
+		    seats + 3 * (size_t)p, 3);
 		bool none = nobody[p / 8] >> p % 8 & 1;
 
 		if (!is_held(table, both & 0xfff) ||
