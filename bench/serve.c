@@ -21,8 +21,9 @@ static bool is_valid(const struct plan *plan)
 	    plan->n_target_threads <= plan->n_targets &&
 	    plan->n_targets <= DFI_MAX_ENDPOINTS && plan->n_sources >= 1 &&
 	    plan->n_sources <= DFI_MAX_ENDPOINTS && plan->replicates <= 1 &&
-	    plan->ordered <= 1 && plan->tuple_size >= 8 &&
-	    plan->tuple_size <= DFI_MAX_TUPLE_SIZE && plan->tuple_size % 8 == 0;
+	    plan->ordered <= 1 && plan->paired <= 1 &&
+	    (!plan->paired || plan->n_sources <= plan->n_targets) &&
+	    plan->tuple_size >= 8 && plan->tuple_size <= DFI_MAX_TUPLE_SIZE;
 }
 
 /* Start worker threads for the plan, unless there are enough. */

@@ -88,3 +88,20 @@ rc=0
 "$bench" latency --histogram missing/trips > out 2> err || rc=$?
 [ $rc = 1 ] || fail "a histogram in a missing folder: status $rc"
 grep -q 'cannot write missing/trips' err || fail "$(cat err)"
+
+# Two invocations take tuples of any size as well, and pairs.
+"$1/dfi-registry" --listen "unix:$tmp/registry" --print-address > at &
+registry=$!
+await at
+for command in "shuffle --pairs 2 --api push" "latency --iterations 100"; do
+	# shellcheck disable=SC2086 # several words
+	"$bench" ${command%% *} --role target --registry "unix:$tmp/registry" 2> err.target &
+	target=$!
+	# shellcheck disable=SC2086
+	runs $command --role source --registry "unix:$tmp/registry" --tuple-size 21 \
+		--bytes 64K --repeat 1 --verify --json
+	wait $target || fail "$command --role target: $(cat err.target)"
+	grep -q '"split": true' out || fail "$command is not split: $(cat out)"
+done
+kill $registry
+wait $registry || :
