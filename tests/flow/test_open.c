@@ -554,16 +554,19 @@ static void one_visit(struct dfi_target *t, uint64_t number)
 	expect_number(t, number);
 }
 
+/* The process keeps pages of its last 64 handles; a visit has four. */
+#define WARM 100
+
 Test(open, visits_leave_nothing_behind)
 {
-	uint32_t n = (uint32_t)test_setting("OPEN_VISITS", 1000), i, files;
+	uint32_t n = WARM + (uint32_t)test_setting("OPEN_VISITS", fewer(1000));
+	uint32_t i, files;
 	struct dfi_target *t;
 	uint64_t pages;
 
 	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
 	t = target(0);
-	/* The process keeps pages of its last 64 handles. */
-	for (i = 0; i < 150; i++)
+	for (i = 0; i < WARM; i++)
 		one_visit(t, i);
 	files = count_files();
 	pages = mapped_pages();
@@ -573,6 +576,123 @@ Test(open, visits_leave_nothing_behind)
 	cr_assert_leq(mapped_pages(), pages + 4096);
 	finish();
 	end_target(t);
+}
+
+enum {
+	VISITORS = 8,
+	TUPLES = 3 * SEGMENT + 1 /* of a visit, for each target */
+};
+
+static void fail_thread(void)
+{
+	fprintf(stderr, "%s\n", dfi_errmsg());
+	abort();
+}
+
+/* Take any seat, send numbered tuples to targets 0 and 1, leave; again. */
+static void *visit_often(void *arg)
+{
+	uint32_t visits = fewer(64), i;
+	struct dfi_source *s;
+	uint64_t n;
+	int ret;
+
+	for (i = 0; i < visits; i++) {
+		while ((ret = dfi_source_open(
+			    rig.dfi, "f", DFI_ANY_SEAT, NULL, &s)) == -EBUSY)
+			yield_times(1);
+		if (ret < 0)
+			fail_thread();
+		for (n = 0; n < 2 * TUPLES; n++) {
+			struct kv kv = numbered_kv(n / 2);
+
+			if (dfi_source_push_to(s, n % 2, &kv) < 0)
+				fail_thread();
+		}
+		if (dfi_source_close(s) < 0)
+			fail_thread();
+	}
+	return arg;
+}
+
+struct visits {
+	pthread_t thread;
+	struct dfi_target *target;
+	uint64_t next[SEATS]; /* number of each seat */
+	uint32_t joined, ended;
+	bool wrong;
+};
+
+/* Each stay has all its tuples, in order, between its events. */
+static void take_event(struct visits *visits)
+{
+	struct dfi_event event;
+
+	if (dfi_target_event(visits->target, &event) < 0)
+		fail_thread();
+	visits->joined += event.type == DFI_JOINED;
+	visits->ended += event.type == DFI_ENDED;
+	visits->wrong |= visits->next[event.seat] !=
+	    (event.type == DFI_JOINED ? 0 : TUPLES);
+	visits->next[event.seat] = 0;
+}
+
+static void *receive(void *arg)
+{
+	struct visits *visits = arg;
+	struct dfi_batch batch;
+	const struct kv *kv;
+	uint32_t i;
+	int ret;
+
+	while ((ret = dfi_target_consume_batch(visits->target, &batch))) {
+		if (ret == -ENOMSG) {
+			take_event(visits);
+			continue;
+		}
+		if (ret < 0)
+			fail_thread();
+		for (i = 0, kv = batch.tuples; i < batch.count; i++, kv++)
+			visits->wrong |= kv->val !=
+			    visits->next[batch.source]++;
+		dfi_target_release(visits->target, &batch);
+	}
+	return NULL;
+}
+
+Test(open, visitors_at_once_lose_nothing)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	struct visits visits[2] = { 0 };
+	pthread_t threads[VISITORS];
+	struct dfi_target_attr open = DFI_TARGET_ATTR_INIT;
+	uint32_t i;
+
+	attr.open.min_targets = 2;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	open.flags = DFI_EVENTS;
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(dfi_target_open(
+				 rig.other, "f", i, &open, &visits[i].target),
+		    0);
+		cr_assert_eq(pthread_create(
+				 &visits[i].thread, NULL, receive, &visits[i]),
+		    0);
+	}
+	for (i = 0; i < VISITORS; i++)
+		cr_assert_eq(
+		    pthread_create(&threads[i], NULL, visit_often, NULL), 0);
+	for (i = 0; i < VISITORS; i++)
+		pthread_join(threads[i], NULL);
+	finish();
+	for (i = 0; i < 2; i++) {
+		pthread_join(visits[i].thread, NULL);
+		cr_assert(!visits[i].wrong);
+		cr_assert_eq(visits[i].joined, VISITORS * fewer(64));
+		cr_assert_eq(visits[i].ended, visits[i].joined);
+		close_target(visits[i].target);
+	}
 }
 
 static struct dfi_target *target_with_events(uint32_t seat)

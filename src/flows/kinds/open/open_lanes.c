@@ -81,6 +81,16 @@ static void note_end(struct seat_news *news, uint32_t fate)
 	news->present = 0;
 }
 
+uint64_t dfi__open_unreturned(struct dfi_source *end)
+{
+	struct remote *remote = end->rings[0].remote;
+
+	/* The target's last words may wait in a queue. */
+	if (!remote->in_place)
+		(void)remote->transport->ops->ring.progress(remote);
+	return dfi__writer_unreturned(&end->rings[0]);
+}
+
 /*
  * A target has left or died. It harms nobody if it has closed and had taken all
  * that was sent. 0, or the sticky error that the flow wants.
@@ -90,12 +100,13 @@ static int lose(struct dfi_source *source, uint32_t seat)
 	struct open_source *open = open_source(source);
 	struct dfi_source *end = open->ends[seat];
 	uint32_t lane = lane_of(source, seat);
-	bool closed = writer_closed(&end->rings[0]);
 	uint64_t n;
+	bool closed;
 
 	if (source->writers[lane].segment && seat_of(source, lane) == seat)
 		store(source, lane);
-	n = dfi__writer_unreturned(&end->rings[0]);
+	n = dfi__open_unreturned(end);
+	closed = writer_closed(&end->rings[0]);
 	if (!end->status)
 		n += source_filled(end, 0) / source->head.tuple_size;
 	open->dropped += n;

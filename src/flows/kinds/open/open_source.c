@@ -190,8 +190,7 @@ void dfi__open_source_close(struct dfi_source *source)
 /* Tell a target that the source has ended. */
 static int end_pair(const struct dfi_source *source, struct pair *pair)
 {
-	const struct dfi_source *end = pair->end;
-	uint64_t n = dfi__writer_unreturned(&end->rings[0]);
+	uint64_t n = dfi__open_unreturned(pair->end);
 	int ret = dfi_source_close(pair->end);
 
 	pair->end = NULL;

@@ -55,6 +55,9 @@ static inline bool open_is_lost(struct dfi_source *end)
  */
 int dfi__open_await_room(struct dfi_source *source, uint32_t seat);
 
+/* dfi__writer_unreturned() of a pair's source, with what has come by now. */
+uint64_t dfi__open_unreturned(struct dfi_source *end);
+
 /* The entries of struct lane_ops. */
 int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane);
 int dfi__open_lane_send(struct dfi_source *source, uint32_t lane);
