@@ -18,6 +18,8 @@ if ! command -v valgrind > /dev/null; then
 	echo "skipped: there is no valgrind"
 	exit 77
 fi
+# Settings of the library would change what it does.
+unset "${!DFI_@}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 ways=()
