@@ -5,9 +5,10 @@
  * order and loses none: a sender that is too fast is stopped by its socket.
  * (QEMU's own hub changes their order, which looks like loss to soft-RoCE.)
  *
- * switch N, in the folder of the cluster: receives node K's frames on
- * switch/nodeK and sends to K/eth0. On stdin come "cut K", after which nothing
- * passes from or to node K, and "heal K"; each is answered with "ok".
+ * switch NODES DEVICES, in the folder of the cluster: receives the frames of
+ * node K's ethI on switch/nodeK.I and sends to K/ethI. On stdin come "cut K",
+ * after which nothing passes from or to node K, and "heal K"; each is answered
+ * with "ok".
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,7 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MAX_PORTS 16u
+#define MAX_PORTS 32u
 #define FRAME_SIZE (4096u + 65536u) /* the largest that QEMU sends */
 #define MAC_SIZE 6u
 #define BURST 32u
@@ -44,6 +45,7 @@ struct port {
 };
 
 static struct port ports[MAX_PORTS];
+static uint32_t n_nodes; /* port i is device i / n_nodes of a node */
 static uint32_t n_ports;
 
 static void fail(const char *what)
@@ -63,17 +65,19 @@ static int new_socket(void)
 
 static void open_port(uint32_t index)
 {
+	uint32_t node = index % n_nodes, nic = index / n_nodes;
 	struct port *port = &ports[index];
 	struct sockaddr_un own = { .sun_family = AF_UNIX };
 
-	snprintf(own.sun_path, sizeof(own.sun_path), "switch/node%u", index);
+	snprintf(
+	    own.sun_path, sizeof(own.sun_path), "switch/node%u.%u", node, nic);
 	port->in = new_socket();
 	if (bind(port->in, (struct sockaddr *)&own, sizeof(own)))
 		fail(own.sun_path);
 	port->out = new_socket();
 	port->node.sun_family = AF_UNIX;
-	snprintf(
-	    port->node.sun_path, sizeof(port->node.sun_path), "%u/eth0", index);
+	snprintf(port->node.sun_path, sizeof(port->node.sun_path), "%u/eth%u",
+	    node, nic);
 	port->last = &port->first;
 }
 
@@ -172,8 +176,9 @@ static void obey(void)
 	if (size <= 0)
 		exit(0);
 	line[size] = '\0';
-	if (sscanf(line, "%7s %u", verb, &index) == 2 && index < n_ports) {
-		ports[index].cut = strcmp(verb, "cut") == 0;
+	if (sscanf(line, "%7s %u", verb, &index) == 2 && index < n_nodes) {
+		for (; index < n_ports; index += n_nodes)
+			ports[index].cut = strcmp(verb, "cut") == 0;
 		puts("ok");
 	} else {
 		puts("unknown command");
@@ -186,9 +191,12 @@ int main(int argc, char **argv)
 	struct pollfd fds[2 * MAX_PORTS + 1];
 	uint32_t i;
 
-	n_ports = argc == 2 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
+	n_nodes = argc == 3 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
+	n_ports = argc == 3 ? n_nodes * (uint32_t)strtoul(argv[2], NULL, 10)
+			    : 0;
 	if (n_ports == 0 || n_ports > MAX_PORTS) {
-		fprintf(stderr, "usage: switch N, from 1 to %u\n", MAX_PORTS);
+		fprintf(stderr, "usage: switch NODES DEVICES, from 1 to %u\n",
+		    MAX_PORTS);
 		return 1;
 	}
 	for (i = 0; i < n_ports; i++)
