@@ -174,6 +174,7 @@ if [ -x "$bin/dfi-registry" ]; then
 			'select k, count(*) from many.csv group by k' > out 2> err &
 		first=$!
 		until grep -qs "'killed.results': source . of 3 is attached" other.err; do
+			kill -0 $other 2> /dev/null || fail "another machine: $(cat other.err)"
 			sleep 0.01
 		done
 		kill_below $other 2> /dev/null

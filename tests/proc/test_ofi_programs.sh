@@ -85,12 +85,12 @@ aggregate() # NETWORK
 # Three replicas, one in $here, which also has the registry, and clients in $there.
 store_start() # NETWORK HEARTBEAT_MS ELECTION_MS
 {
-	local i host
+	local i host deadline
 
 	store=store-$1 marks=0
 	for i in 0 1 2; do
 		host=$([ $i -eq 0 ] && echo a || echo b)
-		at $host "${settings[@]}" DFI_LOG=info -- "$bin/dfi-kv" --cluster "$store" --id $i \
+		at $host "${settings[@]}" -- "$bin/dfi-kv" --cluster "$store" --id $i \
 			--replicas 3 --heartbeat "$2" --election "$3" --bootstrap \
 			2> "$store.$i.err" &
 		replicas[i]=$!
@@ -99,19 +99,21 @@ store_start() # NETWORK HEARTBEAT_MS ELECTION_MS
 		> "$store.load" 2> "$store.load.err" &
 	recorder=$!
 	until_has "$store.load" '^serves' 60000
+	deadline=$(($(now_ms) + 60000))
 	until links_are_up; do
+		[ "$(now_ms)" -lt $deadline ] || fail "$store: replicas do not reach each other"
 		sleep 0.1
 	done
 }
 
-# Whether each replica has reached each other one, also if it needed several tries. Later
-# a replica without the registry could not.
+# Whether each replica has reached each other one. Later, a replica without the registry
+# could not.
 links_are_up()
 {
-	cat "$store".?.err | awk -v flow="flow '$store.[0-2]-[0-2]': " '
-		$0 ~ flow "source 0 of 1 is attached" { up[$4]++ }
-		$0 ~ flow "target 0 of 1 is attached" { up[$4]-- }
-		END { for (link in up) n += up[link] == 0; exit n != 6 }'
+	(at a -- "$bin/dfi-info" flows) 2> info.err | awk -v store="$store" '
+		/^[^ ]/ { link = index($1, store ".") == 1 && $1 ~ /\.[0-2]-[0-2]:$/ }
+		link && /^  (sources|targets) +1 of 1 attached/ { n++ }
+		END { exit n != 12 }'
 }
 
 # A command that is sent from now on has an answer.
