@@ -90,7 +90,8 @@ static int gather(struct leader *leader, const struct options *options,
 	}
 	/* After a failure, give the failed processes time to say why. */
 	ended = children_end(&leader->children, ret ? 500 : -1);
-	if (ret && !ended && reason[0])
+	/* Nobody else says it if a process of another machine has died. */
+	if (ret && (!ended || options->run) && reason[0])
 		complain("results: %s", reason);
 	dfi_target_close(target);
 	return ret ? ret : ended;
