@@ -93,6 +93,9 @@ struct dfi_transport_stats device_stats(struct dfi *dfi);
 /* A counter of its transport; fails the test if there is none of that name. */
 uint64_t counter(const struct dfi_transport_stats *stats, const char *name);
 
+/* Skips the test where OpenSSL is not installed. */
+void need_tls(void);
+
 /* Whether all flows use RDMA, as in tests/testbed/flows.sh. */
 bool over_verbs(void);
 /* Whether all flows use RDMA or libfabric. */

@@ -232,6 +232,7 @@ Test(hygiene, no_signal_handler_or_mask_is_changed)
 	struct dfi *dfi;
 	int i;
 
+	need_tls();
 	cr_assert_geq(mkstemp(key), 0);
 	unlink(key);
 	cr_assert_eq(dfi_registry_key_create(key), 0, "%s", dfi_errmsg());
@@ -976,6 +977,7 @@ static void expect_standard_files_free(bool early)
 	int status, ret;
 	pid_t pid;
 
+	need_tls();
 	cr_assert_geq(mkstemp(key), 0);
 	unlink(key);
 	pid = fork();

@@ -44,6 +44,8 @@ static struct dfi_registry *start(const char *listen, const char *key_file)
 	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
 	struct dfi_registry *registry = NULL;
 
+	if (key_file)
+		need_tls();
 	attr.listen = listen;
 	attr.key = key_file;
 	cr_assert_eq(

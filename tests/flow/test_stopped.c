@@ -156,6 +156,7 @@ static void start(bool tls, struct dfi_registry **registry)
 	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
 
 	if (tls) {
+		need_tls();
 		attr.listen = "tcp:127.0.0.1:0";
 		attr.key = key;
 	}
