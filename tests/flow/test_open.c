@@ -483,7 +483,7 @@ Test(open, the_estimate_is_of_a_pair_and_of_all_seats)
 }
 
 /* With memory for one pair, the next source waits until that one is over. */
-Test(open, a_pair_is_made_when_there_is_memory, .init = NULL)
+Test(open, a_pair_is_made_when_there_is_memory)
 {
 	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
 	struct dfi_source_attr quick = DFI_SOURCE_ATTR_INIT;
@@ -495,7 +495,6 @@ Test(open, a_pair_is_made_when_there_is_memory, .init = NULL)
 	char limit[32];
 	int ret;
 
-	setup();
 	cr_assert_eq(dfi_flow_estimate(rig.dfi, &attr, &needs), 0);
 	teardown();
 	snprintf(limit, sizeof(limit), "%lu", (unsigned long)needs.pair_bytes);

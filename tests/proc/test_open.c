@@ -283,3 +283,68 @@ Test(open, a_stopped_target_holds_up_no_other)
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	finish(other);
 }
+
+/* Consume all: how many tuples each stay in a seat has, which begin at 0. */
+static uint32_t count_stays(
+    struct dfi_target *target, uint32_t source, uint32_t *counts, uint32_t room)
+{
+	struct worker_tuple tuple;
+	struct dfi_event event;
+	uint32_t n = 0;
+	const void *at;
+	int ret;
+
+	while ((ret = dfi_target_consume(target, &at)) != 0) {
+		if (ret == -ENOMSG) {
+			cr_assert_eq(dfi_target_event(target, &event), 0);
+			if (event.type == DFI_JOINED)
+				cr_assert_lt(n++, room);
+			continue;
+		}
+		cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+		worker_make_tuple(source, counts[n - 1]++, &tuple);
+		cr_assert_eq(memcmp(at, &tuple, sizeof(tuple)), 0);
+	}
+	return n;
+}
+
+/*
+ * A source that is stopped for longer than its lease loses its seat. What it
+ * sends when it wakes up is never taken for the next holder's.
+ */
+Test(open, a_source_that_wakes_up_too_late_is_not_the_next_one)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_source *source = NULL;
+	struct worker_tuple tuple;
+	struct dfi_target *target;
+	uint32_t counts[4] = { 0 }, i;
+	struct child late;
+	int ret;
+
+	create_flow(DFI_ROUTE_ANY, DFI_ON_LOSS_DROP);
+	attr.flags = DFI_EVENTS;
+	cr_assert_eq(dfi_target_open(dfi, FLOW, 0, &attr, &target), 0);
+	child_spawn(&late, DFI_WORKER, "-r", address, "-f", FLOW, "-n", "150",
+	    "-p", "107", "-l", "300", "source:1", NULL);
+	child_expect(&late, "source 1 held 107");
+	child_signal(&late, SIGSTOP);
+	while ((ret = dfi_source_open(dfi, FLOW, 1, NULL, &source)) == -EEXIST)
+		usleep(10000);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	child_signal(&late, SIGCONT);
+	child_order(&late, 'c');
+	child_expect(&late, "source 1 ended ");
+	cr_assert_eq(child_wait(&late), 0);
+	for (i = 0; i < 50; i++) {
+		worker_make_tuple(1, i, &tuple);
+		cr_assert_eq(
+		    dfi_source_push(source, &tuple), 0, "%s", dfi_errmsg());
+	}
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_flow_finish(dfi, FLOW), 0, "%s", dfi_errmsg());
+	cr_assert_eq(count_stays(target, 1, counts, 4), 2);
+	cr_assert_geq(counts[0], HELD);
+	cr_assert_eq(counts[1], 50);
+	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
+}
