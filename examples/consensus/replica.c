@@ -147,7 +147,7 @@ static int add_peer(struct replica *replica, unsigned peer)
 	*out = (struct line){ .kind = LINE_PEER_OUT, .number = peer };
 	setup.kind = LINK_OUT;
 	setup.arg = out;
-	/* Helper 0 creates flows, the last one answers clients. */
+	/* open_links() says what each helper does. */
 	setup.helper = 1 + (peer < options->self ? peer : peer - 1);
 	kv_peer_flow(setup.name, options->cluster, options->self, peer);
 	out->link = links_add(replica->links, &setup);
@@ -183,8 +183,11 @@ static int open_links(struct replica *replica)
 	struct links_setup setup = {
 		.registry = options->registry,
 		.node_name = name,
-		/* Flows, other replicas, clients, flows of many. */
-		.n_helpers = options->n_replicas + 2,
+		/*
+		 * Flows from other replicas, one for those to each of them,
+		 * replies, flows of many, clients' places.
+		 */
+		.n_helpers = options->n_replicas + 3,
 		.ops = {
 			.changed = on_line,
 			.receive = on_receive,

@@ -15,6 +15,8 @@ int clients_open(struct replica *replica)
 {
 	struct link_setup setup = {
 		.kind = LINK_IN,
+		/* There are many: no other replica waits for them. */
+		.helper = replica->options.n_replicas + 2,
 		.segment_size = KV_CLIENT_SEGMENT,
 		.segments = KV_CLIENT_SEGMENTS,
 	};
