@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# failures.sh BUILD_DIR: what a process sees when its peer in another virtual machine
+# failures.sh BUILD_DIR [ofi]: what a process sees when its peer in another virtual machine
 # dies during a flow: soon an error that names the peer, and no hang. If the peer's process
 # is killed, its connections close. If its machine is powered off or cut off, the survivor
 # learns it from the end of the registry's lease, or from a queue pair without answers.
@@ -10,6 +10,9 @@
 # There is no error if only the last answer of a peer is lost that has received all tuples
 # and leaves; if a process is stopped for a while, which its peers log and count; or if the
 # registry is killed and started again during a flow.
+#
+# ofi: over libfabric's TCP instead of RDMA, without the cases of queue pairs and of a stop,
+# which ends connections there.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -20,6 +23,8 @@ script=$(realpath "$0")
 # 537 ms. A device may wait four times as long; soft-RoCE does not.
 lease_ms=4000
 retry_ms=3300
+# Over libfabric: a connection is silent for as long as five quarters of this.
+ofi_timeout_ms=2600
 # How long it takes until a target probes, and looks at the result.
 sweep_ms=1500
 # The limit from a known death to its report, on a machine that is not late (lateness.sh).
@@ -339,6 +344,10 @@ process_dies()
 		$dead_ms kill_worker
 	lose killed-target "-n 9999999 source:0" "-p 1000 target:0" held \
 		$dead_ms kill_worker
+}
+
+parent_dies()
+{
 	lease_ms=0 lose killed-parent "target:0" \
 		"-k -n 2000 -p 1000 source:0" held $dead_ms kill_parent
 	child_holds_nothing
@@ -413,15 +422,21 @@ build=$(realpath "$1")
 # a source, and one of a target to which a source attaches.
 machines=5
 [ -z "${DFI_TEST_SHORT-}" ] || machines=3
-[ $# -gt 1 ] || drive $machines --timeout 840
+if [ "${2-}" = ofi ]; then
+	export DFI_TRANSPORT=ofi DFI_OFI_TIMEOUT=$ofi_timeout_ms
+fi
+[ "${2-}" = drive ] || drive $machines --timeout 840
 
 lateness=$SHARED/late
 watch_lateness &
 watch=$!
 start_registry
 node=1
-last_answers_are_lost
-stopped_process_goes_on
+if [ "${DFI_TRANSPORT-}" != ofi ]; then
+	last_answers_are_lost
+	stopped_process_goes_on
+	parent_dies
+fi
 registry_is_restarted
 process_dies
 target_vanishes
