@@ -275,6 +275,7 @@ static void run_nopaxos(struct replica *replica)
 static void run_core(struct replica *replica)
 {
 	core_snapshots(replica);
+	bootstrap_greet(replica);
 	if (replica->fast)
 		run_nopaxos(replica);
 	else

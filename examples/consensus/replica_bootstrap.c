@@ -12,6 +12,7 @@
 #include "replica.h"
 
 #define HANDSHAKE_NS 100000000
+#define GREETING_NS 1000000000
 
 void bootstrap_handshake(struct replica *replica, unsigned peer)
 {
@@ -125,4 +126,17 @@ int bootstrap_turn(struct replica *replica)
 		greet_all(replica);
 	}
 	return 0;
+}
+
+/*
+ * Followers send each other nothing else, and a link that is not used does not
+ * tell that its peer has gone.
+ */
+void bootstrap_greet(struct replica *replica)
+{
+	if (replica->now < replica->handshake_at ||
+	    paxos_role(replica->paxos) == PAXOS_LEADER)
+		return;
+	replica->handshake_at = replica->now + GREETING_NS;
+	greet_all(replica);
 }

@@ -174,3 +174,46 @@ start 2 "${slow[@]}"
 await_status '$1 == "role" && $2 == "leader"'
 end "${replicas[2]}"
 await_status '$1 == "fast_opened" && $2 > 0'
+end "${replicas[@]}"
+
+# A follower that starts again is reached by the other follower, which has nothing to tell it
+# as long as the leader lives. Without it and the registry they could not meet.
+links_up()
+{
+	"$bin/dfi-info" flows 2> /dev/null | awk '
+		/^[^ ]/ { link = $1 ~ /^again\.[0-2]-[0-2]:$/ }
+		link && /^  (sources|targets) +1 of 1 attached/ { n++ }
+		END { exit n != 12 }'
+}
+
+await_links()
+{
+	local deadline=$((SECONDS + 60))
+
+	until links_up; do
+		[ $SECONDS -lt $deadline ] || fail "$*"
+		sleep 0.1
+	done
+}
+
+again=(--cluster again --heartbeat 50 --election 1000)
+for i in 0 1 2; do
+	: > "$tmp/err$i"
+	start $i "${again[@]}" --log "$tmp/again$i" --bootstrap
+done
+expect 0 '' --cluster again put k v
+await_links "replicas do not reach each other"
+leader=$(grep -h ': leads in' "$tmp"/err[0-2] | sort | tail -n 1 | sed 's/.*replica \(.\): .*/\1/')
+follower=$(((leader + 1) % 3))
+end "${replicas[follower]}"
+while links_up; do
+	sleep 0.01
+done
+start $follower "${again[@]}" --log "$tmp/again$follower"
+await_links "a follower that started again is not reached by all"
+end "${registry:?}" "${replicas[leader]}"
+deadline=$((SECONDS + 60))
+until grep -h ': .*lead' "$tmp"/err[0-2] | sort | tail -n 1 | grep -q ' leads'; do
+	[ $SECONDS -lt $deadline ] || fail "two of three have no leader"
+	sleep 0.1
+done

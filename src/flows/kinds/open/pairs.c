@@ -38,7 +38,7 @@ bool dfi__pairs_expected(const struct pairs *pairs, uint32_t seat)
 	for (i = 0; i < SEAT_PAIRS; i++)
 		if (of->pair[i].state != PAIR_NONE)
 			return true;
-	return holder && holder != of->done;
+	return holder && holder != of->last;
 }
 
 struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat)
@@ -84,8 +84,10 @@ static bool was_attached(
 }
 
 /*
- * The room for a pair with a seat's holder, if there is none and it may be made
- * now: a source opens a ring that its target has published.
+ * The room for a pair with a seat's holder, if there was none and it may be
+ * made now: a source opens a ring that its target has published. A pair that
+ * has come to its end is not made again, also while its peer still holds the
+ * seat.
  */
 static struct pair *may_make(struct pairs *pairs, uint32_t seat, int64_t now)
 {
@@ -95,16 +97,13 @@ static struct pair *may_make(struct pairs *pairs, uint32_t seat, int64_t now)
 	struct pair *room = NULL;
 	uint32_t i;
 
-	if (!holder || holder == of->done || now < of->try_at ||
+	if (!holder || holder == of->last || now < of->try_at ||
 	    (seats->role == OPEN_SOURCE &&
 		!dfi__seat_watch_attached(seats, seat, holder)))
 		return NULL;
-	for (i = 0; i < SEAT_PAIRS; i++) {
+	for (i = 0; i < SEAT_PAIRS; i++)
 		if (of->pair[i].state == PAIR_NONE)
 			room = &of->pair[i];
-		else if (of->pair[i].incarnation == holder)
-			return NULL;
-	}
 	return room;
 }
 
@@ -152,6 +151,7 @@ static void make(struct pairs *pairs, uint32_t seat, struct pair *pair)
 		.number = pairs->n_made++,
 		.end = end,
 	};
+	pairs->of[seat].last = holder;
 	pairs->why[0] = '\0';
 }
 
@@ -162,7 +162,6 @@ static void unmake(struct pairs *pairs, uint32_t seat, struct pair *pair)
 	pthread_mutex_unlock(&pairs->seats.lock);
 	pairs->ops->unmake(end);
 	pthread_mutex_lock(&pairs->seats.lock);
-	pairs->of[seat].done = pair->incarnation;
 	pairs->of[seat].try_at = 0;
 	*pair = (struct pair){ .state = PAIR_NONE };
 }

@@ -50,7 +50,7 @@ struct pair {
 /* A seat of the other role. */
 struct seat_pairs {
 	struct pair pair[SEAT_PAIRS];
-	uint64_t done;  /* the last holder whose pair has come to its end */
+	uint64_t last;  /* the last holder with whom a pair was made */
 	int64_t try_at; /* after a failure */
 };
 
