@@ -201,7 +201,7 @@ void bootstrap_receive(
     struct replica *replica, const struct kv_message *message);
 void bootstrap_handshake(struct replica *replica, unsigned peer);
 void bootstrap_greet(struct replica *replica); /* others, now and then */
-int bootstrap_turn(struct replica *replica); /* 0, or as replica_open() */
+int bootstrap_turn(struct replica *replica);   /* 0, or as replica_open() */
 
 /* replica_core.c: make the core; the disk is read. 0, or as replica_open(). */
 int core_open(struct replica *replica);
