@@ -77,8 +77,8 @@ int dfi__loop_fail_stuck(const struct loop *loop)
 {
 	return dfi__fail(-ETIMEDOUT,
 	    "thread '%s' has not run in time: real-time threads may take all "
-	    "its processors (DFI_CONTROL_CPUS), or the application's log "
-	    "callback may hold it up",
+	    "its processors (DFI_CONTROL_CPUS), the application's log "
+	    "callback may hold it up, or this process was stopped meanwhile",
 	    loop->name);
 }
 
