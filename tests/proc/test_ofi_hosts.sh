@@ -97,8 +97,9 @@ fi
 
 export DFI_OFI_TIMEOUT=2000
 # A quarter more at most, as docs/libfabric.md says: each end looks four times in that
-# time. A busy machine may be later, but not each time.
-least=1500 most=2500 tries=5
+# time. Another second is for the programs that look at the ends' output here; a busy
+# machine may be later, but not each time.
+least=1500 most=3500 tries=5
 
 # A source that is held after 100 tuples: nothing is sent then. Its stdin is descriptor 9.
 held_flow() # FLOW: sets target and source
