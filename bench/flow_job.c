@@ -91,8 +91,9 @@ static int prepare_receiver(struct worker *worker, struct flow_state *state)
 	receiver->thread = thread;
 	receiver->n_targets = n;
 	receiver->targets = calloc(n, sizeof(struct dfi_target *));
+	receiver->ended = calloc(n, sizeof(bool));
 	receiver->next = calloc((size_t)n * plan->n_sources, sizeof(uint64_t));
-	if (!receiver->targets || !receiver->next)
+	if (!receiver->targets || !receiver->ended || !receiver->next)
 		return worker_fail_errno(worker, "a receiver");
 	attr.schema = &state->schema.schema;
 	attr.wait = plan->wait;
@@ -239,6 +240,7 @@ static void flow_finish(struct worker *worker)
 		if (state->receiver.targets[i])
 			dfi_target_close(state->receiver.targets[i]);
 	free(state->receiver.targets);
+	free(state->receiver.ended);
 	free(state->receiver.next);
 	free(state->sender.scratch);
 	free(state->sender.table);

@@ -29,6 +29,7 @@ struct sender {
 /* The targets of one thread. */
 struct receiver {
 	struct dfi_target **targets;
+	bool *ended; /* of each target: its flow has ended */
 	uint32_t n_targets;
 	const struct plan *plan;
 	uint32_t thread; /* its number; see receiver_target() */

@@ -105,8 +105,9 @@ static force_inline int receive_many(
 
 	while (open > 0) {
 		target = receiver->targets[i];
-		ret = target ? dfi_target_consume_batch(target, &batch)
-			     : -EAGAIN;
+		ret = receiver->ended[i]
+		    ? -EAGAIN
+		    : dfi_target_consume_batch(target, &batch);
 		if (ret > 0) {
 			take_batch(
 			    receiver, i, &batch, tuple_size, &sum, check);
@@ -117,8 +118,7 @@ static force_inline int receive_many(
 		}
 		if (ret == 0) {
 			open--;
-			dfi_target_close(target);
-			receiver->targets[i] = NULL;
+			receiver->ended[i] = true;
 		} else if (ret != -EAGAIN) {
 			return ret;
 		}
