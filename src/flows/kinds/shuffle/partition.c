@@ -23,6 +23,14 @@
 /* Larger tuples are copied without prefetches. */
 #define PREFETCH_SIZE 32
 
+/*
+ * How many bytes of all lanes together are prefetched and not written yet. They
+ * are less than the first-level cache has: a line that was evicted from there
+ * comes back more slowly.
+ */
+#define PREFETCH_AHEAD (16 << 10)
+#define MIN_DISTANCE 128
+
 /* Preparing a shorter block costs more than it saves. */
 #define PACKED_MIN 16
 
@@ -47,6 +55,7 @@ struct partitioner {
 	uint32_t n_lanes;
 	uint32_t key_offset;
 	uint32_t tuple_size;
+	uint32_t prefetch_distance; /* at least one line ahead */
 	uint32_t radix_shift, radix_bits;
 	enum finding finding;
 };
@@ -79,7 +88,7 @@ static always_inline uint32_t target_of(const struct partitioner *p,
 static always_inline int copy_each(const struct partitioner *p, struct run *run,
     uint32_t n, const uint32_t *list)
 {
-	const size_t size = p->tuple_size;
+	const size_t size = p->tuple_size, distance = p->prefetch_distance;
 	struct dfi_source_lane *lane;
 	uint32_t target, i;
 	char *next;
@@ -94,7 +103,7 @@ static always_inline int copy_each(const struct partitioner *p, struct run *run,
 		 * the copy.
 		 */
 		if (size <= PREFETCH_SIZE)
-			dfi_prefetch_write(next + DFI_PREFETCH_DISTANCE);
+			dfi_prefetch_write(next + distance);
 		if (size <= PACKED_SIZE)
 			memcpy(next, run->tuples, size);
 		else
@@ -230,6 +239,15 @@ bool dfi__partitions(const struct dfi_source *source)
 		    router->keys[0].type == DFI_INT64));
 }
 
+static uint32_t prefetch_distance(uint32_t n_lanes)
+{
+	uint32_t share = PREFETCH_AHEAD / n_lanes;
+
+	return share > DFI_PREFETCH_DISTANCE ? DFI_PREFETCH_DISTANCE
+	    : share < MIN_DISTANCE           ? MIN_DISTANCE
+					     : share;
+}
+
 static enum finding finding_of(const struct dfi_source *source, bool lists)
 {
 	if (source->head.inline_routing != DFI_INLINE_HASH64)
@@ -248,6 +266,7 @@ uint32_t dfi__partition(struct dfi_source *source, const char *tuples,
 		.n_lanes = source->n_lanes,
 		.key_offset = source->head.key_offset,
 		.tuple_size = source->head.tuple_size,
+		.prefetch_distance = prefetch_distance(source->n_lanes),
 		.radix_shift = source->router.radix_shift,
 		.radix_bits = source->router.radix_bits,
 		.finding = finding_of(source, lists),
