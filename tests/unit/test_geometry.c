@@ -27,8 +27,12 @@ Test(geometry, many_rings_share)
 	cr_assert_eq(dfi__geometry_ring_bytes(1 * MIB, 4, 4), 1 * MIB);
 	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 2, 2), 4 * MIB);
 	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 16, 16), 64 * KIB);
-	/* A target has 1 MiB, however many there are. */
-	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 1, 64), 1 * MIB);
+	/* The flow has 16 MiB, as far as each ring then has 128 KiB. */
+	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 1, 64), 256 * KIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 1, 128), 128 * KIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 1, 256), 128 * KIB);
+	/* A target has 1 MiB, as far as a ring has no more than 128 KiB. */
+	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 8, 256), 128 * KIB);
 	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 64, 64), 16 * KIB);
 	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 4096, 4096), 256);
 }

@@ -5,7 +5,7 @@
  * third level before the other side reads them, so that core need not be asked.
  * If many rings together exceed the third level, all are slow. So few rings are
  * large, and many are small. docs/decisions/0005-default-geometry.md has the
- * figures.
+ * figures, 0041-many-targets.md those of many targets.
  */
 #include "geometry.h"
 
@@ -24,6 +24,7 @@
 #define MAX_RING_BYTES (8 * MIB)
 #define FLOW_BYTES (16 * MIB) /* of a flow: half of a usual third level */
 #define TARGET_BYTES MIB      /* a target's share, however large its flow is */
+#define SHARE_BYTES (MIB / 8) /* most of that share that a ring takes */
 
 enum {
 	MIN_SEGMENTS = 4,
@@ -49,7 +50,7 @@ uint64_t dfi__geometry_ring_bytes(
 {
 	uint64_t ring = 4 * (l2_bytes ? l2_bytes : USUAL_L2_BYTES);
 	uint64_t share = max_u64(FLOW_BYTES / ((uint64_t)n_sources * n_targets),
-	    TARGET_BYTES / n_sources);
+	    min_u64(TARGET_BYTES / n_sources, SHARE_BYTES));
 
 	ring = min_u64(max_u64(ring, MIN_RING_BYTES), MAX_RING_BYTES);
 	return min_u64(ring, share);
