@@ -20,15 +20,25 @@ static const char *const words[] = {
 	[OPEN_TARGET] = "target",
 };
 
+/* An id's lowest bits are the attempt; the others name the pair. */
+#define ATTEMPTS (UINT64_C(1) << 16)
+
+static bool is_same_pair(uint64_t a, uint64_t b)
+{
+	return a / ATTEMPTS == b / ATTEMPTS;
+}
+
 uint64_t dfi__seat_watch_pair(
-    const struct seat_watch *watch, uint64_t incarnation)
+    const struct seat_watch *watch, uint64_t incarnation, uint32_t attempt)
 {
 	bool is_source = watch->role == OPEN_SOURCE;
 	uint64_t source = is_source ? watch->incarnation : incarnation;
 	uint64_t target = is_source ? incarnation : watch->incarnation;
 	uint64_t pair = (source * UINT64_C(0x9e3779b97f4a7c15)) ^ target;
 
-	return pair ? pair : 1;
+	if (pair < ATTEMPTS)
+		pair |= ATTEMPTS;
+	return pair - pair % ATTEMPTS + attempt % ATTEMPTS;
 }
 
 /* Under the lock, as the next ones: somebody has taken a seat, or changed. */
@@ -72,23 +82,27 @@ static void see_pair(
 	uint64_t pair = strtoull(rest, &end, 16);
 	uint32_t seat;
 
-	if (*end == '/' &&
-	    !strncmp(end + 1, words[watch->other], strlen(words[0])) &&
-	    dfi__endpoint_index(key, &seat) && seat < watch->n_others &&
-	    dfi__seat_watch_pair(watch, seat_watch_holder(watch, seat)) ==
-		pair &&
-	    watch->pairs[seat][0] != pair) {
+	if (*end != '/' ||
+	    strncmp(end + 1, words[watch->other], strlen(words[0])) != 0 ||
+	    !dfi__endpoint_index(key, &seat) || seat >= watch->n_others ||
+	    !is_same_pair(pair,
+		dfi__seat_watch_pair(watch, seat_watch_holder(watch, seat), 0)))
+		return;
+	if (!is_same_pair(pair, watch->pairs[seat][0]))
 		watch->pairs[seat][1] = watch->pairs[seat][0];
-		watch->pairs[seat][0] = pair;
-	}
+	watch->pairs[seat][0] = pair;
 }
 
-bool dfi__seat_watch_attached(
+uint64_t dfi__seat_watch_attached(
     const struct seat_watch *watch, uint32_t seat, uint64_t incarnation)
 {
-	uint64_t pair = dfi__seat_watch_pair(watch, incarnation);
+	uint64_t pair = dfi__seat_watch_pair(watch, incarnation, 0);
+	uint32_t i;
 
-	return watch->pairs[seat][0] == pair || watch->pairs[seat][1] == pair;
+	for (i = 0; i < SEAT_WATCH_PAIRS; i++)
+		if (is_same_pair(watch->pairs[seat][i], pair))
+			return watch->pairs[seat][i];
+	return 0;
 }
 
 static void see_key(

@@ -56,12 +56,18 @@ int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
 /* Stop the watch, and give the seat back. Preserves dfi_errmsg(). */
 void dfi__seat_watch_close(struct seat_watch *watch);
 
-/* The id of the pair with that holder of a seat of the other role. Not 0. */
+/*
+ * The id of the pair with that holder of a seat of the other role. A pair whose
+ * making fails is made under another id: the target counts the attempts. Not 0.
+ */
 uint64_t dfi__seat_watch_pair(
-    const struct seat_watch *watch, uint64_t incarnation);
+    const struct seat_watch *watch, uint64_t incarnation, uint32_t attempt);
 
-/* Whether that holder of a seat has attached to its pair. Under the lock. */
-bool dfi__seat_watch_attached(
+/*
+ * The id of the pair to which that holder of a seat has attached, in its last
+ * attempt, or 0. Under the lock.
+ */
+uint64_t dfi__seat_watch_attached(
     const struct seat_watch *watch, uint32_t seat, uint64_t incarnation);
 
 /* Who holds a seat of the other role: an incarnation, or 0. Under the lock. */

@@ -122,10 +122,11 @@ static void take_pair(struct open_target *open, uint32_t seat)
 }
 
 /*
- * Hand a pair to the helper. Its ring has nothing more to take. type: how the
- * source has left.
+ * No more comes of a pair. type: how the source has left. Returns the pair, for
+ * the helper.
  */
-static void retire(struct open_target *open, uint32_t i, uint32_t type)
+static struct pair *drop_taken(
+    struct open_target *open, uint32_t i, uint32_t type)
 {
 	struct taken taken = open->taken[i];
 
@@ -134,7 +135,12 @@ static void retire(struct open_target *open, uint32_t i, uint32_t type)
 	dfi__target_withdraw(taken.end);
 	open->taken[i] = open->taken[--open->n_taken];
 	open->current = open->in_a_row = 0;
-	dfi__pairs_retire(&open->pairs, taken.pair);
+	return taken.pair;
+}
+
+static void retire(struct open_target *open, uint32_t i, uint32_t type)
+{
+	dfi__pairs_retire(&open->pairs, drop_taken(open, i, type));
 }
 
 /* Under the lock: whether a source is there, or may still come. */
@@ -183,6 +189,12 @@ static void stop_rings(struct open_target *open)
 	}
 }
 
+static bool is_unused(const struct dfi_target *end)
+{
+	return end->readers[0].seq == RING_FIRST_SEGMENT &&
+	    !reader_ready(&end->readers[0]);
+}
+
 /*
  * The source of a pair is gone without its end, and all that came of it was
  * consumed. The text says why. 0, or the error that the flow wants.
@@ -190,15 +202,24 @@ static void stop_rings(struct open_target *open)
 static int lose(struct dfi_target *target, uint32_t i, int err)
 {
 	struct open_target *open = open_target(target);
+	uint32_t seat;
 
 	if (target->flow.on_loss == DFI_ON_LOSS_FAIL && !target->lost) {
 		target->lost = err;
 		snprintf(target->status_text, sizeof(target->status_text), "%s",
 		    dfi_errmsg());
 	}
-	retire(open, i, DFI_LOST);
-	if (target->lost)
+	if (target->lost) {
+		retire(open, i, DFI_LOST);
 		stop_rings(open);
+	} else if (err == -ECONNRESET && is_unused(open->taken[i].end)) {
+		/* The source may live: its side of the pair has failed. */
+		seat = open->taken[i].seat;
+		dfi__pairs_again(
+		    &open->pairs, seat, drop_taken(open, i, DFI_LOST));
+	} else {
+		retire(open, i, DFI_LOST);
+	}
 	return 0;
 }
 

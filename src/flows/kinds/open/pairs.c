@@ -29,16 +29,52 @@ static void notify_owner(struct pairs *pairs)
 	dfi__peers_wake(pairs->sleeper);
 }
 
+/* How often this target has failed to make the pair with a holder. */
+static uint32_t attempts(const struct seat_pairs *of, uint64_t holder)
+{
+	return of->tried == holder ? of->attempts : 0;
+}
+
+/* The id under which the pair with a seat's holder can be made by now, or 0. */
+static uint64_t next_id(const struct pairs *pairs, uint32_t seat)
+{
+	const struct seat_watch *seats = &pairs->seats;
+	uint64_t holder = seat_watch_holder(seats, seat);
+
+	if (!holder)
+		return 0;
+	/* A source opens a ring that its target has published. */
+	return seats->role == OPEN_SOURCE
+	    ? dfi__seat_watch_attached(seats, seat, holder)
+	    : dfi__seat_watch_pair(
+		  seats, holder, attempts(&pairs->of[seat], holder));
+}
+
 bool dfi__pairs_expected(const struct pairs *pairs, uint32_t seat)
 {
 	const struct seat_pairs *of = &pairs->of[seat];
 	uint64_t holder = seat_watch_holder(&pairs->seats, seat);
+	uint64_t id = next_id(pairs, seat);
 	uint32_t i;
 
 	for (i = 0; i < SEAT_PAIRS; i++)
 		if (of->pair[i].state != PAIR_NONE)
 			return true;
-	return holder && holder != of->last;
+	return holder && (holder != of->last || (id && id != of->last_id));
+}
+
+/*
+ * Whether the owner may take a pair that is ready. If an earlier attempt has
+ * failed, the source may have gone, so a target waits for it.
+ */
+static bool may_take(
+    const struct pairs *pairs, uint32_t seat, const struct pair *pair)
+{
+	return pair->state == PAIR_READY &&
+	    (pairs->seats.role == OPEN_SOURCE ||
+		!attempts(&pairs->of[seat], pair->incarnation) ||
+		dfi__seat_watch_attached(
+		    &pairs->seats, seat, pair->incarnation) == pair->id);
 }
 
 struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat)
@@ -49,7 +85,7 @@ struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat)
 	for (i = 0; i < SEAT_PAIRS; i++, pair++) {
 		if (pair->state == PAIR_TAKEN)
 			return NULL;
-		if (pair->state == PAIR_READY &&
+		if (may_take(pairs, seat, pair) &&
 		    (!next || pair->number < next->number))
 			next = pair;
 	}
@@ -66,6 +102,21 @@ void dfi__pairs_retire(struct pairs *pairs, struct pair *pair)
 	pthread_mutex_unlock(&pairs->seats.lock);
 }
 
+/* The next attempt at the pair with a holder gets another id. */
+static void count_attempt(struct seat_pairs *of, uint64_t holder)
+{
+	of->attempts = attempts(of, holder) + 1;
+	of->tried = holder;
+}
+
+void dfi__pairs_again(struct pairs *pairs, uint32_t seat, struct pair *pair)
+{
+	pthread_mutex_lock(&pairs->seats.lock);
+	count_attempt(&pairs->of[seat], pair->incarnation);
+	pthread_mutex_unlock(&pairs->seats.lock);
+	dfi__pairs_retire(pairs, pair);
+}
+
 const char *dfi__pairs_why(struct pairs *pairs, char text[PAIRS_WHY_SIZE])
 {
 	pthread_mutex_lock(&pairs->seats.lock);
@@ -77,29 +128,26 @@ const char *dfi__pairs_why(struct pairs *pairs, char text[PAIRS_WHY_SIZE])
 
 /* Whether both sides' entries have been there, so that the ring tells all. */
 static bool was_attached(
-    const struct pairs *pairs, uint32_t seat, uint64_t incarnation)
+    const struct pairs *pairs, uint32_t seat, const struct pair *pair)
 {
 	return pairs->seats.role == OPEN_TARGET &&
-	    dfi__seat_watch_attached(&pairs->seats, seat, incarnation);
+	    dfi__seat_watch_attached(&pairs->seats, seat, pair->incarnation) ==
+	    pair->id;
 }
 
 /*
  * The room for a pair with a seat's holder, if there was none and it may be
- * made now: a source opens a ring that its target has published. A pair that
- * has come to its end is not made again, also while its peer still holds the
- * seat.
+ * made now. A pair that has come to its end is not made again, also while its
+ * peer still holds the seat.
  */
 static struct pair *may_make(struct pairs *pairs, uint32_t seat, int64_t now)
 {
-	const struct seat_watch *seats = &pairs->seats;
 	struct seat_pairs *of = &pairs->of[seat];
-	uint64_t holder = seat_watch_holder(seats, seat);
+	uint64_t id = next_id(pairs, seat);
 	struct pair *room = NULL;
 	uint32_t i;
 
-	if (!holder || holder == of->last || now < of->try_at ||
-	    (seats->role == OPEN_SOURCE &&
-		!dfi__seat_watch_attached(seats, seat, holder)))
+	if (!id || id == of->last_id || now < of->try_at)
 		return NULL;
 	for (i = 0; i < SEAT_PAIRS; i++)
 		if (of->pair[i].state == PAIR_NONE)
@@ -110,6 +158,7 @@ static struct pair *may_make(struct pairs *pairs, uint32_t seat, int64_t now)
 static void failed(struct pairs *pairs, uint32_t seat, uint64_t incarnation)
 {
 	pairs->of[seat].try_at = clock_now_ns() + AGAIN_NS;
+	count_attempt(&pairs->of[seat], incarnation);
 	/* Otherwise it has gone meanwhile. */
 	if (seat_watch_holder(&pairs->seats, seat) != incarnation ||
 	    pairs->stops)
@@ -124,7 +173,7 @@ static void make(struct pairs *pairs, uint32_t seat, struct pair *pair)
 {
 	struct seat_watch *seats = &pairs->seats;
 	uint64_t holder = seat_watch_holder(seats, seat);
-	uint64_t id = dfi__seat_watch_pair(seats, holder);
+	uint64_t id = next_id(pairs, seat);
 	uint32_t own = seats->seats.own_seat;
 	bool is_source = seats->role == OPEN_SOURCE;
 	struct flow part;
@@ -133,6 +182,7 @@ static void make(struct pairs *pairs, uint32_t seat, struct pair *pair)
 
 	pair->state = PAIR_MAKING;
 	pair->incarnation = holder;
+	pair->id = id;
 	pthread_mutex_unlock(&seats->lock);
 	ret = dfi__flow_pair(seats->flow, is_source ? own : seat,
 	    is_source ? seat : own, id, &part);
@@ -148,10 +198,12 @@ static void make(struct pairs *pairs, uint32_t seat, struct pair *pair)
 	*pair = (struct pair){
 		.state = PAIR_READY,
 		.incarnation = holder,
+		.id = id,
 		.number = pairs->n_made++,
 		.end = end,
 	};
 	pairs->of[seat].last = holder;
+	pairs->of[seat].last_id = id;
 	pairs->why[0] = '\0';
 }
 
@@ -171,10 +223,27 @@ static bool note_stale(struct pairs *pairs, uint32_t seat, struct pair *pair)
 {
 	if (pair->state == PAIR_NONE || atomic_peek(&pair->stale) ||
 	    seat_watch_holder(&pairs->seats, seat) == pair->incarnation ||
-	    was_attached(pairs, seat, pair->incarnation))
+	    was_attached(pairs, seat, pair))
 		return false;
 	atomic_set(&pair->stale, true);
 	return true;
+}
+
+/*
+ * Whether a pair that is ready is of no use: its target has made another, or
+ * its source came no more.
+ */
+static bool is_left_over(
+    const struct pairs *pairs, uint32_t seat, const struct pair *pair)
+{
+	uint64_t id = dfi__seat_watch_attached(
+	    &pairs->seats, seat, pair->incarnation);
+
+	if (pair->state != PAIR_READY)
+		return false;
+	return pairs->seats.role == OPEN_SOURCE
+	    ? id && id != pair->id
+	    : atomic_peek(&pair->stale) && !may_take(pairs, seat, pair);
 }
 
 /* Do what is due for a seat, under the lock: whether there was something. */
@@ -185,11 +254,12 @@ static bool look_at(struct pairs *pairs, uint32_t seat, int64_t now)
 	uint32_t i;
 
 	for (i = 0; i < SEAT_PAIRS; i++, pair++) {
-		if (pair->state == PAIR_RETIRED) {
+		busy |= note_stale(pairs, seat, pair);
+		if (pair->state == PAIR_RETIRED ||
+		    is_left_over(pairs, seat, pair)) {
 			unmake(pairs, seat, pair);
 			busy = true;
 		}
-		busy |= note_stale(pairs, seat, pair);
 	}
 	room = may_make(pairs, seat, now);
 	if (room)

@@ -15,6 +15,10 @@
  *
  * A seat has two of them, so that its next holder need not wait until all of
  * the last one has been consumed. The owner takes them one after the other.
+ *
+ * A side whose making fails may have been seen by the other, which may have
+ * attached. So the target makes the pair again under the id of another attempt,
+ * and the source follows.
  */
 #ifndef DFI_FLOWS_KINDS_OPEN_PAIRS_H
 #define DFI_FLOWS_KINDS_OPEN_PAIRS_H
@@ -42,6 +46,7 @@ enum pair_state {
 struct pair {
 	enum pair_state state;
 	uint64_t incarnation; /* of that holder */
+	uint64_t id;          /* in the keys of the pair */
 	uint64_t number; /* of this endpoint's pairs, in the order of making */
 	_Atomic bool stale; /* that holder has left, and end can't show it */
 	void *end;          /* a struct dfi_source or struct dfi_target */
@@ -50,8 +55,11 @@ struct pair {
 /* A seat of the other role. */
 struct seat_pairs {
 	struct pair pair[SEAT_PAIRS];
-	uint64_t last;  /* the last holder with whom a pair was made */
-	int64_t try_at; /* after a failure */
+	uint64_t last;     /* the last holder with whom a pair was made */
+	uint64_t last_id;  /* the id of that pair */
+	int64_t try_at;    /* after a failure */
+	uint64_t tried;    /* of a target: with which holder it has failed */
+	uint32_t attempts; /* ... so often */
 };
 
 struct pairs_ops {
@@ -117,6 +125,12 @@ struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat);
 
 /* Hand a pair that was taken back to the helper. */
 void dfi__pairs_retire(struct pairs *pairs, struct pair *pair);
+
+/*
+ * For a target: the pair of that seat, which was taken, broke before a segment
+ * came. Make it again if its source still holds the seat.
+ */
+void dfi__pairs_again(struct pairs *pairs, uint32_t seat, struct pair *pair);
 
 /* How an owner waits for its pairs. */
 struct pairs_wait {
