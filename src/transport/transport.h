@@ -562,6 +562,12 @@ struct transport_ops {
 	uint32_t footer_sides;
 
 	/*
+	 * Bytes move only while some thread of the process looks for arrivals,
+	 * so a target that sleeps unseen holds up its sources.
+	 */
+	bool moves_by_looks;
+
+	/*
 	 * Returns how many devices the settings name, 1 if they name none: as
 	 * many instances serve a process, which have member.device from 0 on.
 	 * Any; never blocks. NULL: one serves.

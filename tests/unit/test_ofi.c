@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../flow/flow_help.h"
@@ -668,6 +669,64 @@ Test(progress, is_made_for_a_target_that_computes)
 		cr_assert_eq(consume_soon(target, &tuple), 1);
 	}
 	end_target(target);
+}
+
+/*
+ * A pace would hold up the stream, as the target's looks bring its bytes. The
+ * segments come as seldom as makes other targets pace.
+ */
+#define STREAM_SEGMENTS 500u
+#define STREAM_GAP_NS 300000
+
+static _Thread_local bool consumes;
+static unsigned n_paces;
+
+int __real_clock_nanosleep(clockid_t clock, int flags,
+    const struct timespec *time, struct timespec *left);
+int __wrap_clock_nanosleep(clockid_t clock, int flags,
+    const struct timespec *time, struct timespec *left)
+{
+	n_paces += consumes;
+	return __real_clock_nanosleep(clock, flags, time, left);
+}
+
+static void *send_slowly(void *arg)
+{
+	struct timespec gap = { .tv_nsec = STREAM_GAP_NS };
+	uint64_t i;
+
+	for (i = 0; i < STREAM_SEGMENTS; i++) {
+		if (dfi_source_push(arg, &(struct kv){ i, i }) ||
+		    dfi_source_flush(arg))
+			return "a push failed";
+		nanosleep(&gap, NULL);
+	}
+	return dfi_source_close(arg) ? "the close failed" : NULL;
+}
+
+Test(progress, goes_on_while_a_target_waits_for_a_slow_stream)
+{
+	struct dfi_target *target;
+	struct dfi_source *source;
+	pthread_t thread;
+	const void *tuple;
+	void *why;
+	uint32_t n = 0;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 1, 64);
+	target = open_target(rig.dfi, "f", 0, 0);
+	source = open_source(rig.other, "f", 0, 0);
+	cr_assert_gt(target->pace.segments, 0);
+	cr_assert_eq(pthread_create(&thread, NULL, send_slowly, source), 0);
+	consumes = true;
+	while (dfi_target_consume(target, &tuple) > 0)
+		n++;
+	consumes = false;
+	cr_assert_eq(pthread_join(thread, &why), 0);
+	cr_assert_null(why, "%s", (char *)why);
+	cr_assert_eq(n, STREAM_SEGMENTS);
+	cr_assert_eq(n_paces, 0);
+	cr_assert_eq(dfi_target_close(target), 0);
 }
 
 /* A segment of several pieces is seen when its last one is there. */

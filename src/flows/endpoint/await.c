@@ -283,6 +283,22 @@ static struct looks looks_of(const struct dfi_target *target)
 	return looks;
 }
 
+/*
+ * Sleep through a part of a slow stream, which goes on meanwhile: so not where
+ * only looks bring its bytes.
+ */
+static void pace_if_moving(struct dfi_target *target)
+{
+	const struct export *export = target->region->exports;
+
+	for (; unlikely(export != NULL); export = export->next)
+		if (export->transport->ops->moves_by_looks &&
+		    atomic_peek(&export->queued))
+			return;
+	counter_add(&target->wait_time.counts.ns,
+	    dfi__pace(&target->pace, atomic_peek(&target->segments)));
+}
+
 int dfi__target_wait(struct dfi_target *target)
 {
 	struct wait_time *time = &target->wait_time;
@@ -298,8 +314,7 @@ int dfi__target_wait(struct dfi_target *target)
 	target->wait.unwoken = dfi__target_is_unwoken(target);
 	target->looks = looks_of(target);
 	counter_add(&target->stalls, 1);
-	counter_add(&time->counts.ns,
-	    dfi__pace(&target->pace, atomic_peek(&target->segments)));
+	pace_if_moving(target);
 	/*
 	 * Pairs with dfi__peers_wake(): orders the mapping that the word lies
 	 * in.

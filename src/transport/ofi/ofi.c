@@ -141,6 +141,7 @@ const struct transport_ops dfi__ofi_ops = {
 	.name = "ofi",
 	/* The owner makes footers (arrive.c). */
 	.footer_sides = FOOTER_SIDES_BOTH,
+	.moves_by_looks = true,
 	.start = ofi_start,
 	.leave = ofi_leave,
 	.stop = ofi_stop,
