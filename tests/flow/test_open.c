@@ -224,6 +224,23 @@ Test(open, finishing_ends_the_targets)
 	    -ESHUTDOWN, "flow 'f'", "finished");
 }
 
+/* Its watch may show the finish before the sources that came earlier. */
+Test(open, a_target_after_the_finish_serves_sources_that_are_there)
+{
+	struct kv kv = numbered_kv(7);
+	struct dfi_target *t;
+	struct dfi_source *s;
+
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_DROP);
+	s = open_source(rig.dfi, "f", 1, DFI_NONBLOCK);
+	finish();
+	t = target(0);
+	cr_assert_eq(push_soon(s, &kv), 0, "%s", dfi_errmsg());
+	close_source(s);
+	expect_number(t, 7);
+	end_target(t);
+}
+
 Test(open, an_empty_seat_is_named)
 {
 	struct dfi_target *t;

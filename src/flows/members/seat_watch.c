@@ -56,6 +56,7 @@ static void put_seat(struct seat_watch *watch, enum open_role role,
 	if (endpoint.incarnation == watch->incarnation && !watch->seats.begun)
 		watch->finished_before = watch->finished;
 	else if (role == OPEN_SOURCE && watch->finished &&
+	    event->revision > watch->finished_at &&
 	    !open_seat_is(&watch->seats, role, seat, holder.incarnation))
 		return; /* a source that comes later counts for nobody */
 	dfi__open_seats_put(
@@ -105,6 +106,17 @@ uint64_t dfi__seat_watch_attached(
 	return 0;
 }
 
+/*
+ * A watch begins with all keys that are there, in any order. So revisions tell
+ * which sources came before.
+ */
+static void finish(struct seat_watch *watch, uint64_t revision)
+{
+	if (!watch->finished)
+		watch->finished_at = revision;
+	watch->finished = true;
+}
+
 static void see_key(
     struct seat_watch *watch, const struct registry_event *event)
 {
@@ -114,8 +126,8 @@ static void see_key(
 
 	dfi__flow_prefix(prefix, watch->flow);
 	rest = event->key + strlen(prefix);
-	if (!strcmp(rest, "finished"))
-		watch->finished |= event->type == REGISTRY_PUT;
+	if (!strcmp(rest, "finished") && event->type == REGISTRY_PUT)
+		finish(watch, event->revision);
 	else if (!strncmp(rest, "pairs/", strlen("pairs/")) &&
 	    event->type == REGISTRY_PUT)
 		see_pair(watch, event->key, rest + strlen("pairs/"));

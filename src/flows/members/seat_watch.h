@@ -39,6 +39,7 @@ struct seat_watch {
 	uint64_t (*pairs)[SEAT_WATCH_PAIRS];
 	bool removed;         /* the flow: nobody comes any more */
 	bool finished;        /* no sources come any more */
+	uint64_t finished_at; /* ... that have a later revision */
 	bool finished_before; /* ... and the own key came later */
 	struct registry_watch *watch, *flow_watch;
 	char key[KEY_SIZE]; /* the own one; "" as long as it is not set */
