@@ -13,42 +13,13 @@
 #include "base/error_list.h"
 #include "base/log.h"
 #include "base/maps.h"
-#include "flows/endpoint/await.h"
 #include "flows/endpoint/target.h"
 #include "flows/kinds/kinds.h"
 #include "open.h"
-#include "pairs.h"
+#include "open_target.h"
 
 /* Segments of one ring in a row, before the target looks at the others. */
 #define FAIR_SEGMENTS 16
-
-/* A pair that was taken. */
-struct taken {
-	struct dfi_target *end;
-	struct pair *pair;
-	uint32_t seat;
-};
-
-struct open_target {
-	struct pairs pairs;
-	struct dfi_target *target;
-	struct notify *notify; /* in which a handle that waits sleeps */
-	struct taken *taken;   /* one behind the other */
-	uint32_t n_taken, current, in_a_row;
-	uint32_t seen; /* the last of pairs_changes() */
-	bool ended;    /* no source is there, and none comes */
-	bool evicted;  /* the seat was taken away */
-	/* Not taken yet, the oldest first; only with DFI_EVENTS. */
-	struct dfi_event *events;
-	uint32_t n_events, first_event;
-	struct dfi_target_attr attr; /* of the ends */
-	struct wait_policy wait;
-};
-
-static struct open_target *open_target(const struct dfi_target *target)
-{
-	return target->state;
-}
 
 /* ---- Pairs, on the helper ---------------------------------------------- */
 
@@ -223,13 +194,6 @@ static int lose(struct dfi_target *target, uint32_t i, int err)
 	return 0;
 }
 
-/* Whether that ring may be read: the flow isn't lost, or this came before. */
-static bool may_read(
-    const struct dfi_target *target, const struct reader *reader)
-{
-	return likely(!target->lost) || reader->seq != reader->stop;
-}
-
 /* Take a segment of a pair: 1, or 0 if it has none now; or an error. */
 static int take_from(struct dfi_target *target, uint32_t i)
 {
@@ -237,7 +201,7 @@ static int take_from(struct dfi_target *target, uint32_t i)
 	struct dfi_target *end = open->taken[i].end;
 	int ret;
 
-	if (!may_read(target, &end->readers[0]))
+	if (!open_may_read(target, &end->readers[0]))
 		return 0;
 	ret = dfi__target_input(end);
 	if (likely(ret > 0)) {
@@ -304,92 +268,7 @@ static int look_at_all(struct dfi_target *target)
 	return ret;
 }
 
-/* ---- Waiting ----------------------------------------------------------- */
-
-static bool is_ready(void *arg)
-{
-	struct dfi_target *target = arg;
-	struct open_target *open = open_target(target);
-	uint32_t i;
-
-	if (target_aborted(target) || target_interrupted(target) ||
-	    pairs_changes(&open->pairs) != open->seen)
-		return true;
-	for (i = 0; i < open->n_taken; i++)
-		if (may_read(target, &open->taken[i].end->readers[0]) &&
-		    dfi__target_ready(open->taken[i].end))
-			return true;
-	return false;
-}
-
-static bool announce(void *arg, struct notify *notify, bool *unwoken)
-{
-	struct dfi_target *target = arg;
-	struct open_target *open = open_target(target);
-	bool fresh = false;
-	uint32_t i;
-
-	/* The helper and dfi_target_abort() wake the owner by it. */
-	if (atomic_peek(&target->sources.sleeping) != &notify->self.word)
-		atomic_publish(&target->sources.sleeping, &notify->self.word);
-	for (i = 0; i < open->n_taken; i++) {
-		fresh |= dfi__target_announce(open->taken[i].end, notify);
-		*unwoken |= dfi__target_is_unwoken(open->taken[i].end);
-	}
-	return fresh;
-}
-
-static void arm(void *arg)
-{
-	const struct open_target *open = open_target(arg);
-	struct wait_policy *wait;
-	uint32_t i;
-
-	for (i = 0; i < open->n_taken; i++) {
-		wait = &open->taken[i].end->wait;
-		if (wait->arm)
-			wait->arm(wait->arm_arg);
-	}
-}
-
-static uint64_t progress(void *arg)
-{
-	const struct dfi_target *target = arg;
-
-	return atomic_peek(&target->segments);
-}
-
-/* Nothing is there: 0 to look again, or an error. */
-static int wait_for_more(struct dfi_target *target)
-{
-	struct open_target *open = open_target(target);
-	char why[PAIRS_WHY_SIZE];
-	struct pairs_wait wait = {
-		.policy = &target->wait,
-		.time = &target->wait_time,
-		.notify = open->notify,
-		.cost = open->n_taken + 1,
-		.ready = is_ready,
-		.announce = announce,
-		.arm = arm,
-		.progress = progress,
-		.arg = target,
-	};
-
-	if (target->flags & DFI_NONBLOCK) {
-		if (target->notify &&
-		    dfi__pairs_arm(&wait, target->notify, DEADLINE_NEVER))
-			return 0;
-		return dfi__fail_text(-EAGAIN, "no tuple is there");
-	}
-	counter_add(&target->stalls, 1);
-	if (dfi__pairs_wait(&wait))
-		return 0;
-	return dfi__fail(-ETIMEDOUT,
-	    "flow '%s': %s %u: no tuple came for %ld ms%s", target->flow.name,
-	    TARGET_ID(target), (long)(target->wait_time.timeout_ns / NS_PER_MS),
-	    dfi__pairs_why(&open->pairs, why));
-}
+/* ---- Consuming ---------------------------------------------------------- */
 
 /* What ends the consuming, when no segment is there: 1: nothing does. */
 static int check_end(struct dfi_target *target)
@@ -446,7 +325,7 @@ int dfi__open_target_next(struct dfi_target *target)
 			continue;
 		ret = check_end(target);
 		if (ret > 0)
-			ret = wait_for_more(target);
+			ret = dfi__open_target_wait(target);
 		else
 			return ret;
 		if (ret < 0)

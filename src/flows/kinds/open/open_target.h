@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A target of an open flow; see open_target.c. */
+#ifndef DFI_FLOWS_KINDS_OPEN_OPEN_TARGET_H
+#define DFI_FLOWS_KINDS_OPEN_OPEN_TARGET_H
+
+#include <dfi/event.h>
+#include "flows/endpoint/target.h"
+#include "pairs.h"
+
+/* A pair that was taken. */
+struct taken {
+	struct dfi_target *end;
+	struct pair *pair;
+	uint32_t seat;
+};
+
+struct open_target {
+	struct pairs pairs;
+	struct dfi_target *target;
+	struct notify *notify; /* in which a handle that waits sleeps */
+	struct taken *taken;   /* one behind the other */
+	uint32_t n_taken, current, in_a_row;
+	uint32_t seen; /* the last of pairs_changes() */
+	bool ended;    /* no source is there, and none comes */
+	bool evicted;  /* the seat was taken away */
+	/* Not taken yet, the oldest first; only with DFI_EVENTS. */
+	struct dfi_event *events;
+	uint32_t n_events, first_event;
+	struct dfi_target_attr attr; /* of the ends */
+	struct wait_policy wait;
+};
+
+static inline struct open_target *open_target(const struct dfi_target *target)
+{
+	return target->state;
+}
+
+/* Whether that ring may be read: the flow isn't lost, or this came before. */
+static inline bool open_may_read(
+    const struct dfi_target *target, const struct reader *reader)
+{
+	return likely(!target->lost) || reader->seq != reader->stop;
+}
+
+/* Nothing is there: 0 to look again, or an error. */
+int dfi__open_target_wait(struct dfi_target *target);
+
+#endif

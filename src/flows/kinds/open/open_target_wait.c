@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a target of an open flow waits for its rings and for news of its pairs.
+ */
+#include "open_target.h"
+
+#include "base/counter.h"
+#include "base/error.h"
+#include "flows/endpoint/await.h"
+
+static bool is_ready(void *arg)
+{
+	struct dfi_target *target = arg;
+	struct open_target *open = open_target(target);
+	uint32_t i;
+
+	if (target_aborted(target) || target_interrupted(target) ||
+	    pairs_changes(&open->pairs) != open->seen)
+		return true;
+	for (i = 0; i < open->n_taken; i++)
+		if (open_may_read(target, &open->taken[i].end->readers[0]) &&
+		    dfi__target_ready(open->taken[i].end))
+			return true;
+	return false;
+}
+
+static bool announce(void *arg, struct notify *notify, bool *unwoken)
+{
+	struct dfi_target *target = arg;
+	struct open_target *open = open_target(target);
+	bool fresh = false;
+	uint32_t i;
+
+	/* The helper and dfi_target_abort() wake the owner by it. */
+	if (atomic_peek(&target->sources.sleeping) != &notify->self.word)
+		atomic_publish(&target->sources.sleeping, &notify->self.word);
+	for (i = 0; i < open->n_taken; i++) {
+		fresh |= dfi__target_announce(open->taken[i].end, notify);
+		*unwoken |= dfi__target_is_unwoken(open->taken[i].end);
+	}
+	return fresh;
+}
+
+static void arm(void *arg)
+{
+	const struct open_target *open = open_target(arg);
+	struct wait_policy *wait;
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++) {
+		wait = &open->taken[i].end->wait;
+		if (wait->arm)
+			wait->arm(wait->arm_arg);
+	}
+}
+
+static uint64_t progress(void *arg)
+{
+	const struct dfi_target *target = arg;
+
+	return atomic_peek(&target->segments);
+}
+
+int dfi__open_target_wait(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	char why[PAIRS_WHY_SIZE];
+	struct pairs_wait wait = {
+		.policy = &target->wait,
+		.time = &target->wait_time,
+		.notify = open->notify,
+		.cost = open->n_taken + 1,
+		.ready = is_ready,
+		.announce = announce,
+		.arm = arm,
+		.progress = progress,
+		.arg = target,
+	};
+
+	if (target->flags & DFI_NONBLOCK) {
+		if (target->notify &&
+		    dfi__pairs_arm(&wait, target->notify, DEADLINE_NEVER))
+			return 0;
+		return dfi__fail_text(-EAGAIN, "no tuple is there");
+	}
+	counter_add(&target->stalls, 1);
+	if (dfi__pairs_wait(&wait))
+		return 0;
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': %s %u: no tuple came for %ld ms%s", target->flow.name,
+	    TARGET_ID(target), (long)(target->wait_time.timeout_ns / NS_PER_MS),
+	    dfi__pairs_why(&open->pairs, why));
+}
