@@ -65,8 +65,9 @@ DFI_API int dfi_target_seat(const struct dfi_target *target);
 /*
  * Set *n to the tuples that this source has sent or buffered for targets that
  * have since left or died, and that those had not given back. A target gives
- * segments back in quarters of its ring, and all when it closes. Over a network
- * this is an upper bound. 0 in closed flows. Owner thread only.
+ * segments back in quarters of its ring; when it closes, all but one that it
+ * has begun. Over a network this is an upper bound. 0 in closed flows. Owner
+ * thread only.
  */
 DFI_API int dfi_source_dropped(const struct dfi_source *source, uint64_t *n);
 

@@ -327,6 +327,12 @@ int dfi__reader_return(struct reader *reader)
 	return give_credit(reader, RING_OPEN);
 }
 
+int dfi__reader_return_last(struct reader *reader, bool in_work)
+{
+	reader->returned = reader->seq - in_work;
+	return give_credit(reader, RING_OPEN);
+}
+
 void dfi__reader_pause(struct reader *reader)
 {
 	/*

@@ -186,6 +186,12 @@ static inline int reader_take(
  */
 int dfi__reader_return(struct reader *reader);
 
+/*
+ * Before the reader leaves: give back what was consumed, at once. in_work: the
+ * segment taken last was not. Errors as above.
+ */
+int dfi__reader_return_last(struct reader *reader, bool in_work);
+
 /* Give back the segment taken last. Credit is published in batches. */
 static inline int reader_release(struct reader *reader)
 {

@@ -324,6 +324,51 @@ Test(open, any_goes_to_who_has_room)
 	close_target(fast);
 }
 
+/* Push until it fails: the error. */
+static int push_to_the_end(struct dfi_source *source, uint32_t seat)
+{
+	struct kv kv = numbered_kv(1);
+	int64_t until = now_ms() + LONG_MS;
+	int ret;
+
+	do
+		ret = dfi_source_push_to(source, seat, &kv);
+	while (ret == 0 && now_ms() < until);
+	return ret;
+}
+
+/* It has taken the first tuple of two, or all in a batch that is out. */
+static void leave_begun(bool batch)
+{
+	struct dfi_batch lent;
+	struct dfi_target *t;
+	struct dfi_source *s;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source(0);
+	push_to(s, 0, 0);
+	push_to(s, 0, 1);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	if (batch)
+		cr_assert_eq(dfi_target_consume_batch(t, &lent), 2);
+	else
+		expect_number(t, 0);
+	close_target(t);
+	cr_assert_eq(push_to_the_end(s, 0), -ECONNRESET, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_source_close(s), -ECONNRESET);
+}
+
+Test(open, a_segment_that_was_begun_is_left_behind)
+{
+	leave_begun(false);
+}
+
+Test(open, a_batch_that_is_out_is_left_behind)
+{
+	leave_begun(true);
+}
+
 Test(open, what_a_target_leaves_is_dropped_and_counted)
 {
 	struct dfi_target *t;

@@ -392,16 +392,33 @@ static void free_target(struct dfi_target *target)
 	dfi__handle_free(target, sizeof(*target));
 }
 
+/*
+ * Sources must know what was dropped (dfi_source_dropped()), and whether
+ * anything was. A segment with unread tuples, or that a batch or cursor still
+ * has, is.
+ */
+static void return_all(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	bool whole = target->head.next == target->head.end &&
+	    !target->lends_batch && !target->cursor_open;
+	struct dfi_target *end;
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++) {
+		end = open->taken[i].end;
+		(void)dfi__reader_return_last(
+		    &end->readers[0], end->lends_segment && !whole);
+	}
+}
+
 void dfi__open_target_leave(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
 	struct dfi *dfi = target->dfi;
-	uint32_t i;
 
 	dfi__pairs_stop(&open->pairs);
-	/* So that sources know what was dropped; see dfi_source_dropped(). */
-	for (i = 0; i < open->n_taken; i++)
-		(void)dfi__reader_return(&open->taken[i].end->readers[0]);
+	return_all(target);
 	dfi__handle_retire(target);
 	free_target(target);
 	dfi__context_leave(dfi);
