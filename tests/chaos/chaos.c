@@ -32,16 +32,13 @@
 #include <unistd.h>
 
 #include "lateness.h"
+#include "runner.h"
 #include "verdict.h"
 
-#define BOARD_FD 3
-#define BOARD_FD_NAME "3"
 #define GRACE_MS 2000
 #define OPEN_TIMEOUT_MS 2000
 #define LONG_OPEN_TIMEOUT_MS 8000
 #define MAX_ACTIONS (2 * MAX_FAULTS)
-
-extern char **environ;
 
 static struct {
 	uint64_t seed;
@@ -76,79 +73,23 @@ struct run {
 	int64_t deadline_ns;
 };
 
-static int64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
-static void pace(void)
-{
-	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-}
-
-static void die(const char *what)
-{
-	fprintf(stderr, "chaos: %s: %s\n", what, strerror(errno));
-	exit(EXIT_FAILURE);
-}
-
-/* in: its stdin, or -1. The board is inherited as BOARD_FD. */
-static pid_t spawn(struct run *run, const char *const *argv, int in, int out)
-{
-	posix_spawn_file_actions_t actions;
-	pid_t pid;
-	int err;
-
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, run->board_fd, BOARD_FD);
-	if (in >= 0)
-		posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
-	if (out >= 0)
-		posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-	err = posix_spawn(&pid, argv[0], &actions, NULL,
-	    (char *const *)(uintptr_t)argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	errno = err;
-	if (err)
-		die(argv[0]);
-	return pid;
-}
-
-/*
- * The registry prints its address when it answers. Like the others, it ends
- * with the judging process.
- */
 static void start_registry(struct run *run)
 {
-	const char *const argv[] = { "/usr/bin/setpriv", "--pdeathsig", "KILL",
-		DFI_BIN_DIR "/dfi-registry", "--listen", run->address,
-		"--print-address", NULL };
-	char line[128];
-	int out[2];
-
-	if (pipe2(out, O_CLOEXEC) < 0)
-		die("pipe");
-	run->pids[REGISTRY] = spawn(run, argv, -1, out[1]);
-	close(out[1]);
-	if (read(out[0], line, sizeof(line)) <= 0)
-		die("the registry does not start");
-	close(out[0]);
+	run->pids[REGISTRY] = runner_start_registry(
+	    run->address, NULL, run->board_fd);
 }
 
 static void start_process(struct run *run, uint32_t process, int in)
 {
 	char seed[24], volume[12], number[12], timeout[12];
-	const char *const argv[] = { DFI_CHAOS_WORKER, BOARD_FD_NAME, seed,
+	const char *const argv[] = { DFI_CHAOS_WORKER, RUNNER_BOARD_FD, seed,
 		volume, number, run->address, timeout, NULL };
 
 	snprintf(seed, sizeof(seed), "%" PRIu64, run->plan.seed);
 	snprintf(volume, sizeof(volume), "%u", options.volume);
 	snprintf(number, sizeof(number), "%u", process);
 	snprintf(timeout, sizeof(timeout), "%u", run->outcome.open_timeout_ms);
-	run->pids[process] = spawn(run, argv, in, -1);
+	run->pids[process] = runner_spawn(argv, run->board_fd, in, -1);
 }
 
 static void start_creator(struct run *run)
@@ -156,7 +97,7 @@ static void start_creator(struct run *run)
 	int in[2];
 
 	if (pipe2(in, O_CLOEXEC) < 0)
-		die("pipe");
+		runner_die("pipe");
 	start_process(run, CREATOR, in[0]);
 	close(in[0]);
 	run->creator_in = in[1];
@@ -202,7 +143,7 @@ static void note_continued(struct outcome *outcome, uint32_t process)
 	for (i = 0; i < outcome->n_stops; i++)
 		if (outcome->stops[i].process == process &&
 		    !outcome->stops[i].to_ns)
-			outcome->stops[i].to_ns = now_ns();
+			outcome->stops[i].to_ns = runner_now_ns();
 }
 
 static void act(struct run *run, const struct action *action)
@@ -212,30 +153,30 @@ static void act(struct run *run, const struct action *action)
 
 	if (!action->signal) {
 		start_registry(run);
-		outcome->registry_back_ns = now_ns();
+		outcome->registry_back_ns = runner_now_ns();
 		return;
 	}
 	if (!run->pids[process])
 		return;
 	if (action->signal == SIGCONT) {
 		kill(run->pids[process], SIGCONT);
-		outcome->continued_ns[process] = now_ns();
+		outcome->continued_ns[process] = runner_now_ns();
 		note_continued(outcome, process);
 	} else if (action->signal == SIGSTOP) {
 		outcome->stops[outcome->n_stops++] = (struct stop){
 			.process = process,
-			.from_ns = now_ns(),
+			.from_ns = runner_now_ns(),
 		};
 		kill(run->pids[process], SIGSTOP);
 		if (process != REGISTRY && outlives_lease(&run->plan, process))
-			outcome->expired_ns[process] = now_ns() +
+			outcome->expired_ns[process] = runner_now_ns() +
 			    (int64_t)run->plan.lease_ms * 1000000;
 	} else if (process == REGISTRY) {
-		outcome->registry_down_ns = now_ns();
+		outcome->registry_down_ns = runner_now_ns();
 		end_now(run, process);
 	} else {
 		/* If it was not over before. */
-		outcome->killed_ns[process] = now_ns();
+		outcome->killed_ns[process] = runner_now_ns();
 		end_now(run, process);
 		if (WIFEXITED(outcome->status[process]))
 			outcome->killed_ns[process] = 0;
@@ -257,7 +198,7 @@ static void add_action(
 
 static void plan_actions(struct run *run)
 {
-	int64_t start = now_ns(), at;
+	int64_t start = runner_now_ns(), at;
 	const struct fault *fault;
 	uint32_t i;
 
@@ -275,21 +216,9 @@ static void plan_actions(struct run *run)
 	}
 }
 
-/* Where each of its threads waits. */
-static void show_threads(pid_t pid)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command),
-	    "cd /proc/%d/task && head -v */comm */wchan */syscall", (int)pid);
-	fflush(stdout);
-	if (system(command))
-		printf("process %d can't be looked at\n", (int)pid);
-}
-
 static bool has_due(struct run *run)
 {
-	int64_t now = now_ns();
+	int64_t now = runner_now_ns();
 	bool left = false;
 	uint32_t i;
 
@@ -309,7 +238,8 @@ static bool has_due(struct run *run)
 /* While anything makes progress, nothing hangs. */
 static void watch_progress(struct run *run)
 {
-	int64_t deadline = now_ns() + (int64_t)options.wait_limit_ms * 1000000;
+	int64_t deadline = runner_now_ns() +
+	    (int64_t)options.wait_limit_ms * 1000000;
 	const struct end_board *at;
 	uint64_t progress = 0;
 	uint32_t e, i;
@@ -328,17 +258,17 @@ static void watch_progress(struct run *run)
 /* Wait for an end, and report a hang. */
 static void await_end(struct run *run, uint32_t process)
 {
-	int64_t wait_limit = now_ns() +
+	int64_t wait_limit = runner_now_ns() +
 	    (int64_t)options.wait_limit_ms * 1000000;
 
-	while (run->pids[process] && now_ns() < wait_limit) {
-		pace();
+	while (run->pids[process] && runner_now_ns() < wait_limit) {
+		runner_pace();
 		reap(run);
 	}
 	if (!run->pids[process])
 		return;
 	run->outcome.hung[process] = true;
-	show_threads(run->pids[process]);
+	runner_show_threads(run->pids[process]);
 	end_now(run, process);
 }
 
@@ -346,38 +276,26 @@ static void run_processes(struct run *run)
 {
 	uint32_t i;
 
-	while (reap(run) && now_ns() < run->deadline_ns) {
+	while (reap(run) && runner_now_ns() < run->deadline_ns) {
 		has_due(run);
 		watch_progress(run);
-		pace();
+		runner_pace();
 	}
 	for (i = 0; i < MAX_PROCESSES; i++)
 		if (run->pids[i]) {
 			run->outcome.hung[i] = true;
-			show_threads(run->pids[i]);
+			runner_show_threads(run->pids[i]);
 		}
 	for (i = 0; i < MAX_PROCESSES; i++)
 		end_now(run, i);
 	/* Nobody is left stopped. */
 	while (has_due(run))
-		pace();
+		runner_pace();
 	close(run->creator_in);
 	await_end(run, CREATOR);
 	if (run->pids[REGISTRY])
 		kill(run->pids[REGISTRY], SIGTERM);
 	await_end(run, REGISTRY);
-}
-
-static void open_board(struct run *run)
-{
-	run->board_fd = memfd_create("chaos", MFD_CLOEXEC);
-	if (run->board_fd < 0 ||
-	    ftruncate(run->board_fd, sizeof(*run->board)) < 0)
-		die("memfd");
-	run->board = mmap(NULL, sizeof(*run->board), PROT_READ | PROT_WRITE,
-	    MAP_SHARED, run->board_fd, 0);
-	if (run->board == MAP_FAILED)
-		die("mmap");
 }
 
 static uint32_t open_timeout_ms(const struct plan *plan)
@@ -396,7 +314,7 @@ static unsigned run_once(uint64_t seed, struct latest *latest)
 	make_plan(&run.plan, seed, options.volume);
 	if (options.verbose)
 		print_plan(&run.plan);
-	open_board(&run);
+	run.board = runner_open_board(sizeof(*run.board), &run.board_fd);
 	snprintf(run.address, sizeof(run.address),
 	    "unix:@dfi-chaos-%d-%" PRIu64, (int)getpid(), seed);
 	run.outcome.limit_ns = (int64_t)options.limit_ms * 1000000;
@@ -494,10 +412,12 @@ int main(int argc, char **argv)
 	setenv("DFI_LOG", "error", 0);
 	errno = lateness_start();
 	if (errno)
-		die("a thread on each processor");
-	end = options.seconds ? now_ns() + INT64_C(1000000000) * options.seconds
-			      : INT64_MAX;
-	for (runs = 0; now_ns() < end && (!options.runs || runs < options.runs);
+		runner_die("a thread on each processor");
+	end = options.seconds
+	    ? runner_now_ns() + INT64_C(1000000000) * options.seconds
+	    : INT64_MAX;
+	for (runs = 0;
+	     runner_now_ns() < end && (!options.runs || runs < options.runs);
 	     runs++) {
 		if (runs && runs % 100 == 0)
 			printf("%u runs, %u violations\n", runs, violations);

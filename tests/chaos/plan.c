@@ -6,32 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct rng {
-	uint64_t state;
-};
-
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-	return x ^ x >> 31;
-}
-
-static uint32_t below(struct rng *rng, uint32_t n)
-{
-	rng->state += UINT64_C(0x9e3779b97f4a7c15);
-	return (uint32_t)((mix(rng->state) >> 32) * n >> 32);
-}
-
-static uint32_t between(struct rng *rng, uint32_t low, uint32_t high)
-{
-	return low + below(rng, high - low + 1);
-}
-
-static bool one_in(struct rng *rng, uint32_t n)
-{
-	return below(rng, n) == 0;
-}
+#include "random.h"
 
 static void plan_flow(struct plan *plan, struct rng *rng)
 {
@@ -366,11 +341,6 @@ uint32_t tuple_target(const struct plan *plan, uint32_t source, uint32_t n)
 						 : tuple_key(plan, source, n);
 
 	return dfi_hash64_partition(key, plan->n_targets);
-}
-
-static unsigned char tuple_byte(uint64_t key, uint32_t i)
-{
-	return (unsigned char)((key >> i % 8 * 8) + i);
 }
 
 void make_tuple(const struct plan *plan, uint32_t source, uint32_t n,
