@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans and tuples of an open flow from a seed; see open_plan.h. */
+#include "open_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "random.h"
+
+/* Live processes give their signs of life in time on busy machines. */
+#define LEASE_MS 3000
+
+static void plan_flow(struct open_plan *plan, struct rng *rng)
+{
+	static const uint32_t sizes[] = { 24, 32, 40, 64, 200, 1000, 4096 };
+	static const uint32_t routings[] = { DFI_ROUTE_DIRECT,
+		DFI_ROUTE_ROUND_ROBIN, DFI_ROUTE_ANY };
+
+	plan->n_sources = between(rng, 1, OPEN_SEATS);
+	plan->n_targets = between(rng, 1, OPEN_SEATS);
+	plan->tuple_size = sizes[below(rng, sizeof(sizes) / sizeof(sizes[0]))];
+	plan->goal = one_in(rng, 3) ? DFI_LATENCY : DFI_BANDWIDTH;
+	if (plan->goal == DFI_BANDWIDTH)
+		plan->segment_size = plan->tuple_size *
+		    between(rng, 1, one_in(rng, 2) ? 4 : 32);
+	plan->segment_count = 1u << between(rng, 1, 5);
+	plan->routing = routings[below(rng, 3)];
+	plan->on_loss = one_in(rng, 3) ? DFI_ON_LOSS_FAIL : DFI_ON_LOSS_DROP;
+	plan->min_sources = one_in(rng, 4) ? 1 : 0;
+}
+
+static void plan_actors(struct open_plan *plan, struct rng *rng)
+{
+	uint32_t a, residents = 0, most;
+
+	plan->n_source_actors = between(rng, 1, OPEN_ACTORS / 2);
+	plan->n_actors = plan->n_source_actors +
+	    between(rng, 1, OPEN_ACTORS / 2);
+	most = plan->n_actors < OPEN_PROCESSES ? plan->n_actors
+					       : OPEN_PROCESSES;
+	plan->n_processes = between(rng, 1, most);
+	for (a = 0; a < plan->n_actors; a++) {
+		plan->process_of[a] = below(rng, plan->n_processes);
+		plan->n_stays[a] = between(rng, 1, 4);
+		/* Sources wait while there is no target. */
+		plan->resident[a] = !open_is_source(plan, a) &&
+		    (a == plan->n_source_actors || one_in(rng, 2));
+		residents += plan->resident[a];
+	}
+	plan->min_targets = residents > 1 && plan->n_targets > 1 &&
+		one_in(rng, 4)
+	    ? 2
+	    : below(rng, 2);
+}
+
+static void plan_faults(struct open_plan *plan, struct rng *rng)
+{
+	struct open_fault *fault;
+
+	if (one_in(rng, 12))
+		plan->lease_ms = LEASE_MS;
+	plan->n_faults = below(rng, OPEN_FAULTS);
+	for (fault = plan->faults; fault < plan->faults + plan->n_faults;
+	     fault++) {
+		fault->kind = one_in(rng, 2) ? OPEN_STOP : OPEN_KILL;
+		fault->process = below(rng, plan->n_processes);
+		fault->at_ms = between(rng, 5, 600);
+		fault->for_ms = between(rng, 1, 200);
+		if (plan->lease_ms && fault == plan->faults) {
+			fault->kind = OPEN_STOP;
+			fault->for_ms = LEASE_MS + 1500;
+		} else if (one_in(rng, 16)) {
+			fault->kind = OPEN_RESTART;
+		} else if (one_in(rng, 16)) {
+			fault->kind = OPEN_FINISH;
+		}
+	}
+}
+
+void open_make_plan(struct open_plan *plan, uint64_t seed)
+{
+	struct rng rng = { .state = mix(seed ^ 0x6f70656e) };
+
+	memset(plan, 0, sizeof(*plan));
+	plan->seed = seed;
+	plan_flow(plan, &rng);
+	plan_actors(plan, &rng);
+	plan_faults(plan, &rng);
+}
+
+static void plan_source(const struct open_plan *plan, struct stay_plan *stay,
+    struct rng *rng, uint32_t volume)
+{
+	uint32_t n = between(rng, 1, one_in(rng, 3) ? OPEN_TUPLES : 1000);
+
+	n = (uint32_t)((uint64_t)n * volume / 100);
+	stay->n_tuples = n < 1 ? 1 : n > OPEN_TUPLES ? OPEN_TUPLES : n;
+	if (one_in(rng, 2))
+		stay->flush_every = between(rng, 1, 200);
+	stay->settles = plan->on_loss == DFI_ON_LOSS_DROP && one_in(rng, 2);
+	if (one_in(rng, 3)) {
+		stay->act = one_in(rng, 3) ? OPEN_ABORT
+		    : one_in(rng, 3)       ? OPEN_EXIT
+					   : OPEN_DIE;
+		stay->act_at = below(rng, stay->n_tuples + 1);
+	}
+}
+
+static void plan_target(struct stay_plan *stay, struct rng *rng)
+{
+	static const enum open_act acts[] = { OPEN_LEAVE, OPEN_LEAVE,
+		OPEN_ABORT, OPEN_EXIT, OPEN_DIE, OPEN_DIE };
+
+	if (one_in(rng, 4))
+		return;
+	stay->act = acts[below(rng, sizeof(acts) / sizeof(acts[0]))];
+	stay->act_at = below(rng, one_in(rng, 2) ? 100 : 2000);
+}
+
+struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
+    uint32_t actor, uint32_t number)
+{
+	struct rng rng = { .state = mix(
+			       plan->seed ^ mix(open_stay_id(actor, number))) };
+	bool is_source = open_is_source(plan, actor);
+	uint32_t seats = is_source ? plan->n_sources : plan->n_targets;
+	struct stay_plan stay = {
+		.seat = one_in(&rng, 2) ? DFI_ANY_SEAT : below(&rng, seats),
+		.delay_ms = one_in(&rng, 2) ? below(&rng, 40) : 0,
+		.nonblock = one_in(&rng, 2),
+		.events = one_in(&rng, 2),
+		.wait = one_in(&rng, 3) ? DFI_WAIT_BLOCK : 0,
+		.style = below(&rng, OPEN_STYLES),
+	};
+
+	if (one_in(&rng, 3)) {
+		stay.pause_every = between(&rng, 1, 200);
+		stay.pause_us = between(&rng, 1, 2000);
+	}
+	/* Two who must be there must not wait for one seat. */
+	if (plan->min_targets > 1 && plan->resident[actor])
+		stay.seat = DFI_ANY_SEAT;
+	if (is_source)
+		plan_source(plan, &stay, &rng, volume);
+	else if (number < plan->n_stays[actor])
+		plan_target(&stay, &rng);
+	if (stay.n_tuples > 500 && stay.pause_every &&
+	    stay.pause_every < stay.n_tuples / 100)
+		stay.pause_every = stay.n_tuples / 100;
+	return stay;
+}
+
+void open_print_plan(const struct open_plan *plan)
+{
+	static const char *const kinds[] = { "kill", "stop",
+		"restart the registry instead of", "finish, not" };
+	const struct open_fault *fault;
+	uint32_t a, i;
+
+	printf("seed %lu: %u source and %u target seats, %s, %s, %s; tuples of "
+	       "%u in segments of %u, %u; min %u and %u%s\n",
+	    (unsigned long)plan->seed, plan->n_sources, plan->n_targets,
+	    plan->goal == DFI_LATENCY ? "latency" : "bandwidth",
+	    plan->routing == DFI_ROUTE_DIRECT    ? "direct"
+		: plan->routing == DFI_ROUTE_ANY ? "any"
+						 : "round robin",
+	    plan->on_loss == DFI_ON_LOSS_DROP ? "drop" : "fail",
+	    plan->tuple_size, plan->segment_size, plan->segment_count,
+	    plan->min_sources, plan->min_targets,
+	    plan->lease_ms ? ", with leases" : "");
+	for (a = 0; a < plan->n_actors; a++)
+		printf("  %s %u in process %u: %u stays%s\n",
+		    open_is_source(plan, a) ? "source" : "target", a,
+		    plan->process_of[a], plan->n_stays[a],
+		    plan->resident[a] ? " and more" : "");
+	for (i = 0; i < plan->n_faults; i++) {
+		fault = &plan->faults[i];
+		printf("  %s process %u at %u ms for %u ms\n",
+		    kinds[fault->kind], fault->process, fault->at_ms,
+		    fault->for_ms);
+	}
+}
+
+static uint64_t tuple_key(
+    const struct open_plan *plan, const struct open_tuple *head)
+{
+	return mix(plan->seed ^
+	    mix(((uint64_t)head->stay << 32 | head->n) ^
+		mix((uint64_t)head->seat << 32 | head->target)));
+}
+
+void open_make_tuple(
+    const struct open_plan *plan, const struct open_tuple *head, void *tuple)
+{
+	struct open_tuple whole = *head;
+	unsigned char *bytes = tuple;
+	uint32_t i;
+
+	whole.key = tuple_key(plan, head);
+	memcpy(bytes, &whole, sizeof(whole));
+	for (i = sizeof(whole); i < plan->tuple_size; i++)
+		bytes[i] = tuple_byte(whole.key, i);
+}
+
+bool open_check_tuple(const struct open_plan *plan, const void *tuple)
+{
+	const unsigned char *bytes = tuple;
+	struct open_tuple head;
+	uint32_t i;
+
+	memcpy(&head, tuple, sizeof(head));
+	if (head.stay >= open_stay_id(plan->n_source_actors, 0) ||
+	    head.n >= OPEN_TUPLES || head.key != tuple_key(plan, &head))
+		return false;
+	for (i = sizeof(head); i < plan->tuple_size; i++)
+		if (bytes[i] != tuple_byte(head.key, i))
+			return false;
+	return true;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run of chaos in an open flow: actors, which are sources or targets, take a
+ * seat, do something, and leave or are killed, again and again; each time is a
+ * stay. All of it follows from the seed. The board is memory that the
+ * processes of a run share with the judging process.
+ */
+#ifndef DFI_TESTS_CHAOS_OPEN_PLAN_H
+#define DFI_TESTS_CHAOS_OPEN_PLAN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <dfi/dfi.h>
+
+#define OPEN_FLOW "open-chaos"
+#define OPEN_SEATS 4
+#define OPEN_ACTORS 8 /* sources first */
+#define OPEN_PROCESSES 5
+#define OPEN_FAULTS 6
+#define OPEN_STAYS 32 /* of an actor, at most */
+#define OPEN_ALL_STAYS (OPEN_ACTORS * OPEN_STAYS)
+#define OPEN_TUPLES 4096 /* of a stay, at most */
+
+enum open_style {
+	OPEN_SINGLE,
+	OPEN_BATCH,
+	OPEN_CLAIM, /* of a target: a batch */
+	OPEN_CURSOR,
+	OPEN_STYLES,
+};
+
+enum open_act {
+	OPEN_STAY,  /* a source: until all is pushed; a target: to the end */
+	OPEN_LEAVE, /* a target: close */
+	OPEN_ABORT, /* and close */
+	OPEN_EXIT,  /* the process ends without closing anything */
+	OPEN_DIE,   /* SIGKILL */
+};
+
+struct stay_plan {
+	uint32_t seat; /* or DFI_ANY_SEAT */
+	uint32_t delay_ms;
+	bool nonblock, events;
+	uint32_t wait; /* enum dfi_wait */
+	enum open_style style;
+	uint32_t n_tuples, flush_every, pause_every, pause_us;
+	bool settles; /* a source waits until it knows of all its tuples */
+	enum open_act act;
+	uint32_t act_at; /* in tuples */
+};
+
+enum open_fault_kind {
+	OPEN_KILL,    /* the process starts again later */
+	OPEN_STOP,    /* and continue */
+	OPEN_RESTART, /* kill the registry, and start another */
+	OPEN_FINISH,  /* dfi_flow_finish() before all sources have come */
+};
+
+struct open_fault {
+	enum open_fault_kind kind;
+	uint32_t process;
+	uint32_t at_ms, for_ms;
+};
+
+struct open_plan {
+	uint64_t seed;
+	uint32_t n_sources, n_targets; /* seats */
+	uint32_t n_source_actors, n_actors, n_processes;
+	uint32_t process_of[OPEN_ACTORS];
+	uint32_t n_stays[OPEN_ACTORS]; /* that are planned */
+	bool resident[OPEN_ACTORS];    /* a target that comes back to the end */
+	uint32_t goal, routing, on_loss, min_sources, min_targets;
+	uint32_t tuple_size, segment_size, segment_count;
+	uint32_t lease_ms; /* 0: none */
+	uint32_t n_faults;
+	struct open_fault faults[OPEN_FAULTS];
+};
+
+void open_make_plan(struct open_plan *plan, uint64_t seed);
+
+/*
+ * Of a resident target also beyond n_stays. volume: percent of the usual number
+ * of tuples.
+ */
+struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
+    uint32_t actor, uint32_t stay);
+
+void open_print_plan(const struct open_plan *plan);
+
+static inline bool open_is_source(const struct open_plan *plan, uint32_t actor)
+{
+	return actor < plan->n_source_actors;
+}
+
+/* Of all stays of a run. */
+static inline uint32_t open_stay_id(uint32_t actor, uint32_t stay)
+{
+	return actor * OPEN_STAYS + stay;
+}
+
+/* The first fields of a tuple; the key determines the rest. */
+struct open_tuple {
+	uint64_t key;
+	uint32_t stay;   /* its source's id */
+	uint32_t n;      /* its number there */
+	uint32_t seat;   /* its source's */
+	uint32_t target; /* the seat it was pushed to, or any */
+};
+
+void open_make_tuple(
+    const struct open_plan *plan, const struct open_tuple *head, void *tuple);
+/* Whether open_make_tuple() made it. */
+bool open_check_tuple(const struct open_plan *plan, const void *tuple);
+
+enum stay_state {
+	STAY_NONE,
+	STAY_OPENING,
+	STAY_OPEN,
+	STAY_SETTLING,
+	STAY_CLOSING,
+	STAY_CLOSED,
+	STAY_REFUSED, /* it could not be opened */
+};
+
+struct stay_board {
+	_Atomic uint32_t state; /* enum stay_state */
+	uint32_t seat;
+	int32_t ret; /* what ended it; 0: the plan, or the end of the flow */
+	int32_t close_ret;
+	bool ended;           /* a target that has come to the end */
+	_Atomic bool excused; /* its process was stopped beyond its lease */
+	bool wrong;           /* text says what it saw */
+	uint32_t n_events, n_repeats;
+	_Atomic uint32_t attempted, pushed; /* tuples of a source */
+	_Atomic uint32_t received;          /* of a source, by all targets */
+	_Atomic uint32_t taken;             /* by a target */
+	uint64_t dropped;
+	bool settled; /* dropped is of the end */
+	_Atomic int64_t opening_ns, opened_ns;
+	_Atomic int64_t gone_ns; /* since then it may be lost for others */
+	int64_t failed_ns, closed_ns;
+	char text[400];
+};
+
+struct open_board {
+	struct stay_board stays[OPEN_ALL_STAYS];
+	_Atomic uint32_t next_stay[OPEN_ACTORS];
+	_Atomic bool done[OPEN_ACTORS];
+	_Atomic int64_t died_ns[OPEN_PROCESSES]; /* by its own plan */
+	_Atomic bool excused[OPEN_PROCESSES];    /* stopped beyond its lease */
+	_Atomic bool no_more_sources;            /* all have done their stays */
+	_Atomic bool finished;                   /* or are about to be */
+	/* Where each tuple was pushed to (seat + 1), and who got it (id + 1).
+	 */
+	uint8_t sent[OPEN_ALL_STAYS][OPEN_TUPLES];
+	_Atomic uint16_t owner[OPEN_ALL_STAYS][OPEN_TUPLES];
+	/* How a target saw a source leave: enum dfi_event_type. */
+	uint8_t fate[OPEN_ALL_STAYS][OPEN_ALL_STAYS];
+};
+
+/* The main() of a process: open_chaos worker BOARD_FD SEED VOLUME ... */
+int open_worker(int argc, char **argv);
+
+/* Print each violation; returns their number. */
+unsigned open_judge(const struct open_plan *plan,
+    const struct open_board *board, uint32_t volume);
+void open_print_board(const struct open_plan *plan,
+    const struct open_board *board, uint32_t volume);
+
+#endif

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Judges what the stays of a run in an open flow have seen; see open_plan.h. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "open_plan.h"
+
+struct judge {
+	const struct open_plan *plan;
+	const struct open_board *board;
+	uint32_t volume;
+	unsigned violations;
+};
+
+static const char *const states[] = { "none", "opening", "open", "settling",
+	"closing", "closed", "refused" };
+
+static uint32_t actor_of(uint32_t id)
+{
+	return id / OPEN_STAYS;
+}
+
+static const struct stay_board *stay(const struct judge *judge, uint32_t id)
+{
+	return &judge->board->stays[id];
+}
+
+static bool is_source(const struct judge *judge, uint32_t id)
+{
+	return open_is_source(judge->plan, actor_of(id));
+}
+
+static bool has_been(const struct judge *judge, uint32_t id)
+{
+	return atomic_load(&stay(judge, id)->state) != STAY_NONE;
+}
+
+/* The first stay of targets, and behind the last. */
+static uint32_t first_target(const struct judge *judge)
+{
+	return open_stay_id(judge->plan->n_source_actors, 0);
+}
+
+static uint32_t n_stays(const struct judge *judge)
+{
+	return open_stay_id(judge->plan->n_actors, 0);
+}
+
+static void blame(struct judge *judge, uint32_t id, const char *what)
+{
+	const struct stay_board *at = stay(judge, id);
+
+	judge->violations++;
+	printf("seed %" PRIu64 ": %s, stay %u: %s (%d, close %d, \"%s\")\n",
+	    judge->plan->seed, is_source(judge, id) ? "source" : "target", id,
+	    what, at->ret, at->close_ret, at->text);
+}
+
+static bool survived(const struct judge *judge, uint32_t id)
+{
+	return atomic_load(&stay(judge, id)->state) == STAY_CLOSED;
+}
+
+static bool is_excused(const struct judge *judge, uint32_t id)
+{
+	return atomic_load(&stay(judge, id)->excused);
+}
+
+/* It ended as an endpoint that harms nobody. */
+static bool is_whole(const struct judge *judge, uint32_t id)
+{
+	const struct stay_board *at = stay(judge, id);
+
+	return survived(judge, id) && !is_excused(judge, id) && !at->ret &&
+	    !at->close_ret && (is_source(judge, id) || at->ended);
+}
+
+/* Whether b was lost while a was there, or before a failed. */
+static bool loses(const struct judge *judge, uint32_t a, uint32_t b)
+{
+	const struct stay_board *at = stay(judge, a), *lost = stay(judge, b);
+	int64_t gone = atomic_load(&lost->gone_ns);
+	int64_t end = at->failed_ns ? at->failed_ns : at->closed_ns;
+
+	return is_source(judge, a) != is_source(judge, b) &&
+	    has_been(judge, b) && !is_whole(judge, b) && gone &&
+	    gone >= atomic_load(&at->opening_ns) &&
+	    (!end ||
+		(at->failed_ns ? gone : atomic_load(&lost->opening_ns)) <= end);
+}
+
+static bool has_cause(const struct judge *judge, uint32_t id)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_stays(judge); i++)
+		if (loses(judge, id, i))
+			return true;
+	return false;
+}
+
+/* An error that the rules of the flow want. */
+static bool is_allowed(const struct judge *judge, uint32_t id, int ret)
+{
+	uint32_t actor = actor_of(id);
+	struct stay_plan what = open_stay_plan(
+	    judge->plan, judge->volume, actor, id % OPEN_STAYS);
+
+	if (is_excused(judge, id) ||
+	    (ret == -ECANCELED && what.act == OPEN_ABORT))
+		return true;
+	if (judge->plan->on_loss != DFI_ON_LOSS_FAIL)
+		return false;
+	return (ret == -ECONNRESET ||
+		   (ret == -ECANCELED && !is_source(judge, id))) &&
+	    has_cause(judge, id);
+}
+
+static void judge_end(struct judge *judge, uint32_t id)
+{
+	const struct stay_board *at = stay(judge, id);
+
+	if (at->ret && !is_allowed(judge, id, at->ret))
+		blame(judge, id, "has an error without a cause");
+	else if (at->ret && at->close_ret != at->ret && !is_excused(judge, id))
+		blame(judge, id, "its close tells another error");
+	if (is_source(judge, id) && !at->ret &&
+	    atomic_load(&at->pushed) !=
+		open_stay_plan(
+		    judge->plan, judge->volume, actor_of(id), id % OPEN_STAYS)
+		    .n_tuples)
+		blame(judge, id, "has not pushed all");
+}
+
+static void judge_refusal(struct judge *judge, uint32_t id)
+{
+	int ret = stay(judge, id)->ret;
+	bool over = is_source(judge, id)
+	    ? atomic_load(&judge->board->finished)
+	    : atomic_load(&judge->board->no_more_sources);
+
+	if (over &&
+	    (ret == -ESHUTDOWN || ret == -EEXIST || ret == -EBUSY ||
+		ret == -ETIMEDOUT || ret == -ENOTCONN || ret == -ECONNREFUSED))
+		return;
+	if (!is_allowed(judge, id, ret))
+		blame(judge, id, "was refused without a cause");
+}
+
+/* ---- Tuples ------------------------------------------------------------ */
+
+/* Whether tuple n of a source may be lost with a target. */
+static bool may_lose(const struct judge *judge, uint32_t source, uint32_t n)
+{
+	uint32_t seat = judge->board->sent[source][n] - 1u, t;
+
+	for (t = first_target(judge); t < n_stays(judge); t++)
+		if (loses(judge, source, t) &&
+		    (judge->plan->routing != DFI_ROUTE_DIRECT ||
+			stay(judge, t)->seat == DFI_ANY_SEAT ||
+			stay(judge, t)->seat == seat))
+			return true;
+	return false;
+}
+
+static bool is_dead(const struct judge *judge, uint32_t id)
+{
+	return has_been(judge, id) &&
+	    (!survived(judge, id) || is_excused(judge, id));
+}
+
+/*
+ * What dfi_source_dropped() may count though it was received: the ring of a
+ * target that was killed, else the segment that the target had begun.
+ */
+static uint64_t most_unknown(const struct judge *judge, uint32_t source)
+{
+	const struct open_plan *plan = judge->plan;
+	uint64_t of_segment = plan->segment_size
+	    ? plan->segment_size / plan->tuple_size + 1
+	    : 1;
+	const char *transport = getenv("DFI_TRANSPORT");
+	uint64_t n = 0;
+	uint32_t t;
+
+	for (t = first_target(judge); t < n_stays(judge); t++)
+		if (loses(judge, source, t))
+			n += of_segment *
+			    (is_dead(judge, t) || transport
+				    ? plan->segment_count
+				    : 1);
+	return n;
+}
+
+static void judge_losses(struct judge *judge, uint32_t id)
+{
+	const struct stay_board *at = stay(judge, id);
+	uint32_t n, missing = 0, pushed = atomic_load(&at->pushed);
+	char text[200];
+
+	for (n = 0; n < pushed; n++) {
+		if (atomic_load(&judge->board->owner[id][n]))
+			continue;
+		if (!missing++ && !may_lose(judge, id, n)) {
+			snprintf(text, sizeof(text),
+			    "tuple %u is missing, and its target is whole", n);
+			blame(judge, id, text);
+		}
+	}
+	if (!at->settled)
+		return;
+	snprintf(text, sizeof(text), "%u tuples are missing, dropped says %lu",
+	    missing, (unsigned long)at->dropped);
+	if (missing > at->dropped)
+		blame(judge, id, text);
+	if (at->dropped > missing + most_unknown(judge, id))
+		blame(judge, id, text);
+}
+
+/* Of what was sent to a target's seat, it has all between first and last. */
+static void judge_gaps(struct judge *judge, uint32_t source, uint32_t target)
+{
+	const _Atomic uint16_t *owner = judge->board->owner[source];
+	uint32_t seat = stay(judge, target)->seat, n;
+	uint32_t first = OPEN_TUPLES, last = 0;
+	char text[100];
+
+	for (n = 0; n < OPEN_TUPLES; n++) {
+		if (atomic_load(&owner[n]) != target + 1)
+			continue;
+		if (first == OPEN_TUPLES)
+			first = n;
+		last = n;
+	}
+	for (n = first; n < last; n++) {
+		if (judge->board->sent[source][n] != seat + 1 ||
+		    atomic_load(&owner[n]) == target + 1)
+			continue;
+		snprintf(text, sizeof(text), "tuple %u of stay %u is skipped",
+		    n, source);
+		blame(judge, target, text);
+		return;
+	}
+}
+
+/* What a target's event said of a source. */
+static void judge_fate(struct judge *judge, uint32_t target, uint32_t source)
+{
+	const struct stay_board *at = stay(judge, source);
+	uint32_t fate = judge->board->fate[target][source];
+	char text[100];
+	bool ended = survived(judge, source) && !at->close_ret;
+
+	if (!fate || is_excused(judge, source) || is_excused(judge, target) ||
+	    (atomic_load(&at->state) == STAY_CLOSING) ||
+	    ended == (fate == DFI_ENDED))
+		return;
+	snprintf(text, sizeof(text), "event %u of stay %u, which %s", fate,
+	    source, ended ? "ended" : "was lost");
+	blame(judge, target, text);
+}
+
+unsigned open_judge(const struct open_plan *plan,
+    const struct open_board *board, uint32_t volume)
+{
+	struct judge judge = { plan, board, volume, 0 };
+	uint32_t id, other;
+
+	for (id = 0; id < n_stays(&judge); id++) {
+		if (stay(&judge, id)->wrong)
+			blame(&judge, id, "saw what can't be");
+		if (atomic_load(&stay(&judge, id)->state) == STAY_REFUSED)
+			judge_refusal(&judge, id);
+		if (survived(&judge, id))
+			judge_end(&judge, id);
+		if (id < first_target(&judge)) {
+			if (is_whole(&judge, id))
+				judge_losses(&judge, id);
+			continue;
+		}
+		for (other = 0;
+		     has_been(&judge, id) && other < first_target(&judge);
+		     other++) {
+			if (!has_been(&judge, other))
+				continue;
+			if (plan->routing == DFI_ROUTE_DIRECT)
+				judge_gaps(&judge, other, id);
+			judge_fate(&judge, id, other);
+		}
+	}
+	return judge.violations;
+}
+
+static long ms(int64_t from, int64_t to)
+{
+	return to ? (long)((to - from) / 1000000) : -1;
+}
+
+void open_print_board(const struct open_plan *plan,
+    const struct open_board *board, uint32_t volume)
+{
+	static const char *const styles[] = { "single", "batch", "claim",
+		"cursor" };
+	static const char *const acts[] = { "stay", "leave", "abort", "exit",
+		"die" };
+	struct judge judge = { plan, board, volume, 0 };
+	const struct stay_board *at;
+	struct stay_plan what;
+	int64_t start = INT64_MAX;
+	uint32_t id;
+
+	for (id = 0; id < n_stays(&judge); id++)
+		if (has_been(&judge, id) &&
+		    atomic_load(&stay(&judge, id)->opening_ns) < start &&
+		    atomic_load(&stay(&judge, id)->opening_ns))
+			start = atomic_load(&stay(&judge, id)->opening_ns);
+	for (id = 0; id < n_stays(&judge); id++) {
+		at = stay(&judge, id);
+		if (!has_been(&judge, id))
+			continue;
+		what = open_stay_plan(
+		    plan, volume, actor_of(id), id % OPEN_STAYS);
+		printf("  %s stay %u, seat %d, %s%s%s, %s at %u: %s%s, "
+		       "opened at %ld, gone %ld, failed %ld, closed %ld ms; ",
+		    is_source(&judge, id) ? "source" : "target", id,
+		    (int)at->seat, styles[what.style],
+		    what.nonblock ? ", polls" : "",
+		    what.events ? ", events" : "", acts[what.act], what.act_at,
+		    states[atomic_load(&at->state)],
+		    is_excused(&judge, id) ? ", excused" : "",
+		    ms(start, atomic_load(&at->opened_ns)),
+		    ms(start, atomic_load(&at->gone_ns)),
+		    ms(start, at->failed_ns), ms(start, at->closed_ns));
+		if (is_source(&judge, id))
+			printf("%u of %u pushed, %u received, %lu dropped",
+			    atomic_load(&at->pushed), what.n_tuples,
+			    atomic_load(&at->received),
+			    (unsigned long)at->dropped);
+		else
+			printf("%u taken%s", atomic_load(&at->taken),
+			    at->ended ? ", ended" : "");
+		printf("; %u events, %u repeats; %d %d %s\n", at->n_events,
+		    at->n_repeats, at->ret, at->close_ret, at->text);
+	}
+}

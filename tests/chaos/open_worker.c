@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process of a run of chaos in an open flow. Each of its actors has a thread,
+ * goes on with the stay that is next on the board, and writes there what comes
+ * of it.
+ *
+ * open_chaos worker BOARD_FD SEED VOLUME PROCESS REGISTRY
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "open_plan.h"
+#include "runner.h"
+
+#define MAX_RUN 16 /* tuples in a batch, or by a cursor */
+#define OPEN_TIMEOUT_MS 5000
+/* Longer than a busy machine takes; the judge then calls it a hang. */
+#define SETTLE_NS (INT64_C(60) * 1000000000)
+
+static struct open_plan plan;
+static struct open_board *board;
+static uint32_t process, volume;
+static struct dfi *dfi;
+
+/* What a target knows of the holder of a source's seat. */
+struct holder {
+	uint64_t incarnation; /* by events; 0: nobody */
+	uint32_t stay;        /* id + 1, by the last tuple */
+};
+
+struct actor {
+	uint32_t number, id;
+	struct stay_plan what;
+	struct stay_board *at;
+	pthread_t thread;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	uint32_t n_moved, flushed;
+	uint32_t shift; /* to the next seat after -ENXIO */
+	uint32_t rest;  /* seat + 1 of the rest of a batch; 0: none */
+	char *tuples;   /* MAX_RUN of them */
+	uint32_t next_n[OPEN_ALL_STAYS]; /* of each source's stay */
+	struct holder of[OPEN_SEATS];
+};
+
+static void sleep_us(uint32_t us)
+{
+	struct timespec ts = {
+		.tv_sec = us / 1000000,
+		.tv_nsec = (long)(us % 1000000) * 1000,
+	};
+
+	nanosleep(&ts, NULL);
+}
+
+static void set_state(struct actor *actor, enum stay_state state)
+{
+	atomic_store(&actor->at->state, state);
+}
+
+/* From now on others may lose it. */
+static void note_gone(struct actor *actor)
+{
+	int64_t none = 0;
+
+	atomic_compare_exchange_strong(
+	    &actor->at->gone_ns, &none, runner_now_ns());
+}
+
+static void note_wrong(struct actor *actor, const char *text)
+{
+	if (!actor->at->wrong)
+		snprintf(actor->at->text, sizeof(actor->at->text), "%s", text);
+	actor->at->wrong = true;
+}
+
+static int failed(struct actor *actor, int ret)
+{
+	actor->at->failed_ns = runner_now_ns();
+	actor->at->ret = ret;
+	if (!actor->at->wrong)
+		snprintf(actor->at->text, sizeof(actor->at->text), "%s",
+		    dfi_errmsg());
+	return ret;
+}
+
+/* After -EAGAIN. Without a time limit, so that a lost wake-up is a hang. */
+static void wait_for(int fd)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+
+	poll(&pollfd, 1, -1);
+}
+
+static void count_moved(struct actor *actor, uint32_t n)
+{
+	const struct stay_plan *what = &actor->what;
+	uint32_t before = actor->n_moved;
+
+	actor->n_moved += n;
+	if (what->pause_every &&
+	    before / what->pause_every != actor->n_moved / what->pause_every)
+		sleep_us(what->pause_us);
+}
+
+/* Act as planned, if it is time: whether the stay is over. */
+static bool acts(struct actor *actor)
+{
+	enum open_act act = actor->what.act;
+
+	if (act == OPEN_STAY || actor->n_moved < actor->what.act_at)
+		return false;
+	note_gone(actor);
+	if (act == OPEN_EXIT || act == OPEN_DIE)
+		atomic_store(&board->died_ns[process], runner_now_ns());
+	if (act == OPEN_DIE)
+		kill(getpid(), SIGKILL);
+	else if (act == OPEN_EXIT)
+		_exit(EXIT_SUCCESS);
+	else if (act == OPEN_ABORT && actor->source)
+		dfi_source_abort(actor->source);
+	else if (act == OPEN_ABORT)
+		dfi_target_abort(actor->target);
+	actor->what.act = OPEN_STAY;
+	return act == OPEN_LEAVE;
+}
+
+/* ---- Sources ----------------------------------------------------------- */
+
+static bool is_direct(void)
+{
+	return plan.routing == DFI_ROUTE_DIRECT;
+}
+
+static uint32_t seat_for(const struct actor *actor, uint32_t n)
+{
+	if (actor->rest)
+		return actor->rest - 1;
+	return (n * 7 + actor->id + actor->shift) % plan.n_targets;
+}
+
+/* The next count tuples, for a seat if the flow is direct. */
+static void make_tuples(
+    struct actor *actor, void *tuples, uint32_t count, uint32_t seat)
+{
+	uint32_t n = atomic_load(&actor->at->pushed), i;
+	struct open_tuple head = {
+		.stay = actor->id,
+		.seat = actor->at->seat,
+		.target = is_direct() ? seat : DFI_ANY_SEAT,
+	};
+
+	for (i = 0; i < count; i++) {
+		head.n = n + i;
+		board->sent[actor->id][n + i] = (uint8_t)(seat + 1);
+		open_make_tuple(
+		    &plan, &head, (char *)tuples + (size_t)i * plan.tuple_size);
+	}
+	atomic_store(&actor->at->attempted, n + count);
+}
+
+/* Build tuples in place: how many, or an error. */
+static int claim(struct actor *actor, uint32_t seat, uint32_t most)
+{
+	struct dfi_span span;
+	int ret = dfi_source_claim(actor->source, seat, &span);
+
+	if (ret < 0)
+		return ret;
+	if (span.count < most)
+		most = span.count;
+	make_tuples(actor, span.tuples, most, seat);
+	ret = dfi_source_commit(actor->source, &span, most);
+	return ret < 0 ? ret : (int)most;
+}
+
+static int push_by_cursor(struct actor *actor, uint32_t seat)
+{
+	struct dfi_source_cursor cursor = dfi_source_cursor_open(
+	    actor->source, seat, plan.tuple_size);
+
+	dfi_source_cursor_push(&cursor, actor->tuples, plan.tuple_size);
+	return dfi_source_cursor_close(cursor);
+}
+
+/* Push some: how many, or an error. */
+static int push_some(struct actor *actor)
+{
+	uint32_t n = atomic_load(&actor->at->pushed);
+	int pushed;
+	uint32_t seat = is_direct() ? seat_for(actor, n) : 0;
+	uint32_t most = actor->what.n_tuples - n;
+
+	if (most > MAX_RUN)
+		most = MAX_RUN;
+	if (actor->what.style == OPEN_CLAIM)
+		return claim(actor, seat, most);
+	if (actor->what.style != OPEN_BATCH)
+		most = 1;
+	make_tuples(actor, actor->tuples, most, seat);
+	if (actor->what.style == OPEN_BATCH) {
+		pushed = is_direct()
+		    ? dfi_source_push_batch_to(
+			  actor->source, seat, actor->tuples, most)
+		    : dfi_source_push_batch(actor->source, actor->tuples, most);
+		/* The close fails if the rest is not repeated there. */
+		actor->rest = pushed == -EAGAIN ||
+			(pushed > 0 && pushed < (int)most)
+		    ? seat + 1
+		    : 0;
+		return pushed;
+	}
+	if (actor->what.style == OPEN_CURSOR)
+		pushed = push_by_cursor(actor, seat);
+	else if (is_direct())
+		pushed = dfi_source_push_to(actor->source, seat, actor->tuples);
+	else
+		pushed = dfi_source_push(actor->source, actor->tuples);
+	return pushed ? pushed : 1;
+}
+
+/* Joined and left take turns, of one incarnation each. */
+static void take_source_events(struct actor *actor)
+{
+	struct dfi_event event;
+	struct holder *of;
+
+	while (actor->what.events &&
+	    dfi_source_event(actor->source, &event) == 0) {
+		of = &actor->of[event.seat];
+		actor->at->n_events++;
+		if (event.type == DFI_JOINED
+			? of->incarnation != 0
+			: of->incarnation != event.incarnation)
+			note_wrong(actor, "events of a target out of order");
+		of->incarnation = event.type == DFI_JOINED ? event.incarnation
+							   : 0;
+	}
+}
+
+static int push_all(struct actor *actor)
+{
+	struct stay_board *at = actor->at;
+	int ret = 0;
+
+	while (atomic_load(&at->pushed) < actor->what.n_tuples) {
+		acts(actor);
+		ret = push_some(actor);
+		if (ret == -EAGAIN) {
+			wait_for(dfi_source_fd(actor->source));
+			continue;
+		}
+		if (ret == -ENXIO && is_direct()) {
+			/* Nobody is in this seat. */
+			actor->shift++;
+			actor->rest = 0;
+			at->n_repeats++;
+			sleep_us(1000);
+			continue;
+		}
+		if (ret < 0)
+			return ret;
+		atomic_fetch_add(&at->pushed, (uint32_t)ret);
+		count_moved(actor, (uint32_t)ret);
+		take_source_events(actor);
+		if (actor->what.flush_every &&
+		    actor->n_moved - actor->flushed >=
+			actor->what.flush_every) {
+			actor->flushed = actor->n_moved;
+			ret = dfi_source_flush(actor->source);
+			if (ret < 0)
+				return ret;
+		}
+	}
+	acts(actor);
+	return 0;
+}
+
+/* Wait until each tuple was received, or counts as dropped. */
+static int settle(struct actor *actor)
+{
+	int64_t until = runner_now_ns() + SETTLE_NS;
+	struct stay_board *at = actor->at;
+	int ret;
+
+	set_state(actor, STAY_SETTLING);
+	do {
+		ret = dfi_source_flush(actor->source);
+		take_source_events(actor);
+		dfi_source_dropped(actor->source, &at->dropped);
+		if (ret < 0)
+			return ret;
+		at->settled = atomic_load(&at->received) + at->dropped >=
+		    atomic_load(&at->pushed);
+		if (!at->settled)
+			sleep_us(2000);
+	} while (!at->settled && runner_now_ns() < until);
+	if (!at->settled)
+		note_wrong(actor, "tuples are neither received nor dropped");
+	return 0;
+}
+
+static int open_source(struct actor *actor)
+{
+	struct dfi_source_attr attr = {
+		.size = sizeof(attr),
+		.flags = (actor->what.nonblock ? DFI_NONBLOCK : 0u) |
+		    (actor->what.events ? (unsigned)DFI_EVENTS : 0u),
+		.wait = actor->what.wait,
+		.open_timeout_ms = OPEN_TIMEOUT_MS,
+	};
+	int ret = dfi_source_open(
+	    dfi, OPEN_FLOW, actor->what.seat, &attr, &actor->source);
+
+	if (!ret)
+		actor->at->seat = (uint32_t)dfi_source_seat(actor->source);
+	return ret;
+}
+
+/* ---- Targets ----------------------------------------------------------- */
+
+/* seat: of the source, or DFI_ANY_SEAT if it isn't known. */
+static const char *check_tuple(struct actor *actor, const void *tuple,
+    uint32_t seat, struct open_tuple *head)
+{
+	struct holder *of;
+
+	memcpy(head, tuple, sizeof(*head));
+	if (!open_check_tuple(&plan, tuple))
+		return "a tuple that nobody made";
+	if (head->seat >= plan.n_sources ||
+	    (seat != DFI_ANY_SEAT && seat != head->seat))
+		return "a tuple of another seat";
+	if (is_direct() && head->target != actor->at->seat)
+		return "a tuple for another target";
+	if (head->n < actor->next_n[head->stay])
+		return "a tuple out of order";
+	if (head->n >= atomic_load(&board->stays[head->stay].attempted))
+		return "a tuple that was not pushed";
+	of = &actor->of[head->seat];
+	if (actor->what.events && !of->incarnation)
+		return "a tuple of a source that has not joined";
+	if (of->stay && of->stay != head->stay + 1 && actor->what.events)
+		return "a tuple of another stay in that seat";
+	return NULL;
+}
+
+static void take(struct actor *actor, const void *tuple, uint32_t seat)
+{
+	struct open_tuple head;
+	const char *wrong = check_tuple(actor, tuple, seat, &head);
+	char text[200];
+	uint16_t none = 0;
+
+	if (!wrong &&
+	    !atomic_compare_exchange_strong(&board->owner[head.stay][head.n],
+		&none, (uint16_t)(actor->id + 1)))
+		wrong = "a tuple twice";
+	if (wrong) {
+		snprintf(text, sizeof(text),
+		    "%s: %u of stay %u, seat %u, for %u; got before by %d",
+		    wrong, head.n, head.stay, head.seat, head.target, none - 1);
+		note_wrong(actor, text);
+		return;
+	}
+	actor->next_n[head.stay] = head.n + 1;
+	actor->of[head.seat].stay = head.stay + 1;
+	atomic_fetch_add(&board->stays[head.stay].received, 1);
+	atomic_fetch_add(&actor->at->taken, 1);
+}
+
+static void take_event(struct actor *actor)
+{
+	struct dfi_event event;
+	struct holder *of;
+	int ret = dfi_target_event(actor->target, &event);
+
+	if (ret < 0) {
+		note_wrong(actor, "-ENOMSG without an event");
+		return;
+	}
+	of = &actor->of[event.seat];
+	actor->at->n_events++;
+	if (event.type == DFI_JOINED ? of->incarnation != 0
+				     : of->incarnation != event.incarnation)
+		note_wrong(actor, "events of a source out of order");
+	if (event.type != DFI_JOINED && of->stay)
+		board->fate[actor->id][of->stay - 1] = (uint8_t)event.type;
+	*of = (struct holder){
+		.incarnation = event.type == DFI_JOINED ? event.incarnation : 0,
+	};
+}
+
+static int consume_batch(struct actor *actor)
+{
+	struct dfi_batch batch;
+	int ret = dfi_target_consume_batch(actor->target, &batch);
+	uint32_t i;
+
+	for (i = 0; ret > 0 && i < batch.count; i++)
+		take(actor,
+		    (const char *)batch.tuples + (size_t)i * batch.stride,
+		    batch.source);
+	if (ret > 0)
+		dfi_target_release(actor->target, &batch);
+	return ret;
+}
+
+static int consume_run(struct actor *actor)
+{
+	struct dfi_target_cursor cursor = dfi_target_cursor_open(
+	    actor->target, plan.tuple_size);
+	const void *tuple;
+	int ret, n = 0;
+
+	while (n < MAX_RUN &&
+	    (tuple = dfi_target_cursor_get(&cursor, plan.tuple_size))) {
+		take(actor, tuple, DFI_ANY_SEAT);
+		n++;
+	}
+	ret = dfi_target_cursor_close(cursor);
+	return n && (ret >= 0 || ret == -EAGAIN || ret == -ENOMSG) ? n : ret;
+}
+
+static int consume(struct actor *actor)
+{
+	const void *tuple;
+	int ret;
+
+	if (actor->what.style == OPEN_BATCH || actor->what.style == OPEN_CLAIM)
+		return consume_batch(actor);
+	if (actor->what.style == OPEN_CURSOR)
+		return consume_run(actor);
+	ret = dfi_target_consume(actor->target, &tuple);
+	if (ret > 0)
+		take(actor, tuple, DFI_ANY_SEAT);
+	return ret;
+}
+
+static int consume_all(struct actor *actor)
+{
+	int ret;
+
+	for (;;) {
+		if (acts(actor))
+			return 0;
+		ret = consume(actor);
+		if (ret == -EAGAIN)
+			wait_for(dfi_target_fd(actor->target));
+		else if (ret == -ENOMSG)
+			take_event(actor);
+		else if (ret > 0)
+			count_moved(actor, (uint32_t)ret);
+		else
+			break;
+	}
+	actor->at->ended = !ret;
+	return ret;
+}
+
+static int open_target(struct actor *actor)
+{
+	struct dfi_target_attr attr = {
+		.size = sizeof(attr),
+		.flags = (actor->what.nonblock ? DFI_NONBLOCK : 0u) |
+		    (actor->what.events ? (unsigned)DFI_EVENTS : 0u),
+		.wait = actor->what.wait,
+		.open_timeout_ms = OPEN_TIMEOUT_MS,
+	};
+	int ret = dfi_target_open(
+	    dfi, OPEN_FLOW, actor->what.seat, &attr, &actor->target);
+
+	if (!ret)
+		actor->at->seat = (uint32_t)dfi_target_seat(actor->target);
+	return ret;
+}
+
+/* ---- Both -------------------------------------------------------------- */
+
+/* What a visitor tries again: the seat is held, or nobody is there yet. */
+static bool is_early(int ret)
+{
+	return ret == -EEXIST || ret == -EBUSY || ret == -ETIMEDOUT ||
+	    ret == -ENOTCONN || ret == -ECONNREFUSED;
+}
+
+static bool is_over(const struct actor *actor)
+{
+	return actor->source || actor->target ? false
+	    : open_is_source(&plan, actor->number)
+	    ? atomic_load(&board->finished)
+	    : atomic_load(&board->no_more_sources);
+}
+
+static int open_actor(struct actor *actor)
+{
+	int ret;
+
+	do {
+		atomic_store(&actor->at->opening_ns, runner_now_ns());
+		ret = open_is_source(&plan, actor->number) ? open_source(actor)
+							   : open_target(actor);
+		if (is_early(ret)) {
+			actor->at->n_repeats++;
+			sleep_us(5000);
+		}
+	} while (is_early(ret) && !is_over(actor));
+	return ret;
+}
+
+static void close_actor(struct actor *actor)
+{
+	struct stay_board *at = actor->at;
+
+	note_gone(actor);
+	set_state(actor, STAY_CLOSING);
+	at->close_ret = actor->source ? dfi_source_close(actor->source)
+				      : dfi_target_close(actor->target);
+	if (at->close_ret < 0 && !at->ret)
+		failed(actor, at->close_ret);
+	at->closed_ns = runner_now_ns();
+	set_state(actor, STAY_CLOSED);
+}
+
+static void run_stay(struct actor *actor)
+{
+	struct stay_board *at = actor->at;
+	int ret;
+
+	sleep_us(actor->what.delay_ms * 1000);
+	set_state(actor, STAY_OPENING);
+	ret = open_actor(actor);
+	if (ret < 0) {
+		failed(actor, ret);
+		set_state(actor, STAY_REFUSED);
+		return;
+	}
+	atomic_store(&at->opened_ns, runner_now_ns());
+	set_state(actor, STAY_OPEN);
+	ret = actor->source ? push_all(actor) : consume_all(actor);
+	if (!ret && actor->source && actor->what.settles)
+		ret = settle(actor);
+	if (ret < 0)
+		failed(actor, ret);
+	close_actor(actor);
+}
+
+/* The next stay, or false: there is none. */
+static bool begin_stay(struct actor *actor)
+{
+	uint32_t number = atomic_load(&board->next_stay[actor->number]);
+
+	if (number == OPEN_STAYS ||
+	    (number >= plan.n_stays[actor->number] &&
+		!plan.resident[actor->number]))
+		return false;
+	if (open_is_source(&plan, actor->number)
+		? atomic_load(&board->finished)
+		: number >= plan.n_stays[actor->number] &&
+		    atomic_load(&board->no_more_sources))
+		return false;
+	atomic_store(&board->next_stay[actor->number], number + 1);
+	actor->id = open_stay_id(actor->number, number);
+	actor->what = open_stay_plan(&plan, volume, actor->number, number);
+	actor->at = &board->stays[actor->id];
+	if (atomic_load(&board->excused[process]))
+		atomic_store(&actor->at->excused, true);
+	actor->at->seat = actor->what.seat;
+	actor->source = NULL;
+	actor->target = NULL;
+	actor->n_moved = actor->flushed = actor->shift = actor->rest = 0;
+	memset(actor->next_n, 0, sizeof(actor->next_n));
+	memset(actor->of, 0, sizeof(actor->of));
+	return true;
+}
+
+static void *run_actor(void *arg)
+{
+	struct actor *actor = arg;
+
+	while (begin_stay(actor))
+		run_stay(actor);
+	atomic_store(&board->done[actor->number], true);
+	return NULL;
+}
+
+static int open_context(const char *address)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	int ret;
+
+	attr.registry = address;
+	attr.lease_ttl_ms = plan.lease_ms;
+	do {
+		ret = dfi_open(&attr, &dfi);
+		if (ret < 0)
+			sleep_us(5000);
+	} while (ret == -ENOTCONN || ret == -ECONNREFUSED);
+	if (ret < 0)
+		fprintf(stderr, "dfi_open: %s\n", dfi_errmsg());
+	return ret;
+}
+
+int open_worker(int argc, char **argv)
+{
+	static struct actor actors[OPEN_ACTORS];
+	uint32_t a;
+
+	if (argc != 7)
+		return EXIT_FAILURE;
+	/* If chaos is killed, its processes end as well. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED,
+	    atoi(argv[2]), 0);
+	if (board == MAP_FAILED)
+		return EXIT_FAILURE;
+	volume = (uint32_t)strtoul(argv[4], NULL, 10);
+	open_make_plan(&plan, strtoull(argv[3], NULL, 10));
+	process = (uint32_t)strtoul(argv[5], NULL, 10);
+	if (open_context(argv[6]) < 0)
+		return EXIT_FAILURE;
+	for (a = 0; a < plan.n_actors; a++) {
+		if (plan.process_of[a] != process)
+			continue;
+		actors[a].number = a;
+		actors[a].tuples = malloc((size_t)MAX_RUN * plan.tuple_size);
+		pthread_create(&actors[a].thread, NULL, run_actor, &actors[a]);
+	}
+	for (a = 0; a < plan.n_actors; a++)
+		if (actors[a].tuples) {
+			pthread_join(actors[a].thread, NULL);
+			free(actors[a].tuples);
+		}
+	return dfi_close(dfi) < 0 && !atomic_load(&board->excused[process])
+	    ? EXIT_FAILURE
+	    : EXIT_SUCCESS;
+}
