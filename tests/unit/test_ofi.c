@@ -775,6 +775,72 @@ Test(progress, large_segments_come_whole)
 	free(words);
 }
 
+/* ---- Signs of life ----------------------------------------------------- */
+
+/* The control thread looks as late after a beat as this says. */
+struct late_look {
+	int64_t unheard_ns; /* from then on back */
+	int64_t late_ns;
+	int64_t left_unheard_ns;
+	bool broke;
+};
+
+static int look_late(void *arg)
+{
+	struct late_look *late = arg;
+	struct ofi_conn *conn = ours->conns;
+	int64_t now;
+
+	/* What has come is no sign of life any more. */
+	dfi__ofi_settle(&ours->base);
+	dfi__ofi_lock_poll(ours);
+	now = clock_now_ns();
+	ours->beat_due = now - late->late_ns;
+	conn->heard_seen = conn->heard;
+	conn->heard_at = now - late->late_ns - late->unheard_ns;
+	lock_release(&ours->poll);
+	dfi__ofi_beat(ours);
+	late->left_unheard_ns = clock_now_ns() - conn->heard_at;
+	late->broke = atomic_peek(&conn->broken);
+	return 0;
+}
+
+static struct late_look when_late(int64_t unheard_ms, int64_t late_ms)
+{
+	struct late_look late = { .unheard_ns = unheard_ms * NS_PER_MS,
+		.late_ns = late_ms * NS_PER_MS };
+
+	cr_assert_eq(dfi__loop_call(ours->loop, look_late, &late,
+			 clock_now_ns() + LONG_MS * NS_PER_MS),
+	    0);
+	return late;
+}
+
+/* The four looks in DFI_OFI_TIMEOUT bound what a cut takes to be seen. */
+Test(member, time_without_looks_counts_neither_for_a_peer_nor_against_it)
+{
+	const int64_t timeout = ours->settings->ofi_timeout_ms;
+	struct dfi_target *target;
+	struct dfi_source *source;
+	struct late_look late;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 1, 16);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.other, "f", 0, 0);
+	push_number(source, 1);
+	expect_number(target, 1);
+	late = when_late(timeout / 2, 10 * timeout);
+	cr_assert_not(late.broke);
+	cr_assert_geq(late.left_unheard_ns, late.unheard_ns,
+	    "the peer got its time again");
+	/* The fourth look, though the one before was a little late. */
+	late = when_late(timeout - 2, 0);
+	cr_assert(late.broke);
+	dfi_source_abort(source);
+	cr_assert_lt(dfi_source_close(source), 0);
+	dfi_target_close(target);
+}
+
 /* ---- Connections of both directions ------------------------------------ */
 
 TestSuite(sharing, .init = setup, .fini = teardown, .timeout = 300);

@@ -181,6 +181,18 @@ uint32_t dfi__ofi_beat_ms(const struct ofi *ofi)
 	return ms ? ms : 1;
 }
 
+/*
+ * Whether nothing came for the whole time. Looks are a quarter of it apart, so
+ * the fourth one finds that out though the timer is not exact.
+ */
+static bool is_unheard(const struct ofi_conn *conn, int64_t now)
+{
+	uint32_t ms = conn->ofi->settings->ofi_timeout_ms;
+	int64_t slack = (int64_t)ms * NS_PER_MS / BEATS / 8;
+
+	return now - conn->heard_at > (int64_t)ms * NS_PER_MS - slack;
+}
+
 static void look_after(struct ofi_conn *conn, int64_t now)
 {
 	static const struct ofi_message beat = { .type = OFI_BEAT };
@@ -192,7 +204,7 @@ static void look_after(struct ofi_conn *conn, int64_t now)
 	if (conn->heard != conn->heard_seen) {
 		conn->heard_seen = conn->heard;
 		conn->heard_at = now;
-	} else if (now - conn->heard_at > (int64_t)ms * NS_PER_MS) {
+	} else if (is_unheard(conn, now)) {
 		snprintf(why, sizeof(why),
 		    "nothing came for %u ms (DFI_OFI_TIMEOUT): the network is "
 		    "cut, or the process stopped",
@@ -209,15 +221,20 @@ void dfi__ofi_beat(struct ofi *ofi)
 {
 	int64_t period = (int64_t)dfi__ofi_beat_ms(ofi) * NS_PER_MS;
 	int64_t now = clock_now_ns();
-	bool late = ofi->beat_due && now - ofi->beat_due > period;
+	int64_t missed = ofi->beat_due ? now - ofi->beat_due : 0;
 	struct ofi_conn *conn;
 
 	ofi->beat_due = now + period;
 	dfi__ofi_lock_poll(ofi);
 	pthread_mutex_lock(&ofi->table);
 	for (conn = ofi->conns; conn; conn = conn->next) {
-		/* This process has not looked; peers have their time again. */
-		if (late)
+		/*
+		 * This process has not looked, and its peers may have stood
+		 * still as well: that time does not count.
+		 */
+		if (missed > period)
+			conn->heard_at += missed;
+		if (conn->heard_at > now)
 			conn->heard_at = now;
 		look_after(conn, now);
 	}
