@@ -32,7 +32,12 @@ struct dfi_event {
 	uint32_t seat;
 	/* Random, of this stay in the seat: the same in all its events. */
 	uint64_t incarnation;
-	uint64_t reserved[4];
+	/*
+	 * Of a target's DFI_JOINED in a replicate flow: the tuples that this
+	 * source had sent before those that come. 0 in all others.
+	 */
+	uint64_t value;
+	uint64_t reserved[3];
 };
 
 /*

@@ -37,7 +37,12 @@ enum dfi_on_loss {
 	DFI_ON_LOSS_REPLAY, /* -EOPNOTSUPP: not in this version */
 };
 
-/* Members for open flows; all 0 in closed ones. */
+/*
+ * Members for open flows; all 0 in closed ones. In an open flow of kind
+ * DFI_REPLICATE each target gets the tuples of a source from that segment on at
+ * which the source has taken it over; the event DFI_JOINED says how many came
+ * before (event.h). Its method is DFI_REPLICATION_NAIVE, also by default.
+ */
 struct dfi_open_attr {
 	uint32_t membership;  /* enum dfi_membership */
 	uint32_t min_sources; /* attached before a source may push */

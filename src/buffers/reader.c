@@ -6,6 +6,7 @@
  */
 #include "reader.h"
 
+#include <string.h>
 #include "base/counter.h"
 #include "base/error.h"
 #include "transport/transport.h"
@@ -158,7 +159,8 @@ static inline const char *find_tuples(
 	const char *tuples;
 
 	if ((!used && !(g->parts & (SEGMENT_TARGETS | SEGMENT_WINDOWS))) ||
-	    used > g->segment_bytes ||
+	    (used > g->segment_bytes &&
+		!(reader->awaits_mark && used == sizeof(uint64_t))) ||
 	    state & FOOTER_FLAGS & ~FOOTER_FLAG_SHIFTED)
 		return NULL;
 	tuples = (const char *)reader->head - g->footer_offset +
@@ -263,6 +265,32 @@ static int read_header(
 	    : 0;
 }
 
+/* The ring's first segment; see dfi__writer_mark(). */
+static int take_mark(struct reader *reader, const char *at, uint64_t state)
+{
+	const struct ring_geometry *g = &reader->geometry;
+	uint64_t total = atomic_peek(&reader->head->total);
+	uint64_t value = 0;
+	int ret = 0;
+
+	if (!at || footer_used(state) != sizeof(value) ||
+	    total != sizeof(value) / g->tuple_size)
+		return dfi__fail(-EBADMSG,
+		    "segment %lu should be a mark of %zu bytes, but its "
+		    "footer says %lu bytes and %lu tuples",
+		    (unsigned long)reader->seq, sizeof(value),
+		    (unsigned long)footer_used(state), (unsigned long)total);
+	if (g->parts & SEGMENT_CHECKSUM)
+		ret = check_sum(reader, at, footer_unshifted(state));
+	if (ret < 0)
+		return ret;
+	memcpy(&reader->mark_value, at, sizeof(value));
+	reader->awaits_mark = false;
+	reader->passed = total;
+	reader_go_on(reader);
+	return 0;
+}
+
 int dfi__reader_take_other(
     struct reader *reader, const char **payload, uint64_t *bytes)
 {
@@ -277,6 +305,10 @@ int dfi__reader_take_other(
 	bool passes = false;
 	int ret;
 
+	if (unlikely(reader->awaits_mark)) {
+		*bytes = 0;
+		return take_mark(reader, tuples_at, state);
+	}
 	if (!tuples_at || tuples * g->tuple_size != used)
 		return take_gap(reader, state);
 	if (unlikely(total != counted || reader->unsure) &&

@@ -38,7 +38,8 @@ struct reader {
 	uint32_t slot;                     /* the slot of segment seq */
 	uint64_t returned;                 /* consumed count last published */
 	_Atomic uint64_t total; /* tuples lent; any thread reads it */
-	uint64_t passed;  /* tuples for other targets, which were skipped */
+	/* Tuples for other targets, which were skipped, and for a mark. */
+	uint64_t passed;
 	uint64_t own_bit; /* the bit of this target in target sets */
 	uint64_t stop;    /* the owner's last dfi__reader_arrived() */
 	/*
@@ -48,6 +49,9 @@ struct reader {
 	uint32_t batch;
 	uint64_t windows;  /* windows of the source that have ended */
 	bool ended_window; /* the segment taken last ended a window */
+	/* The owner may set it: the first segment is a mark, not taken yet. */
+	bool awaits_mark;
+	uint64_t mark_value; /* of the mark that was taken */
 	bool held;
 	struct segment_footer nothing; /* its head while it is paused */
 	bool lossy; /* segments may be lost; reader_take() tells of it */
@@ -153,10 +157,10 @@ int dfi__reader_take_other(
 
 /*
  * Lend the next segment, which is ready. *bytes is 0 if the segment is for
- * other targets or only ends a window. reader_release() gives the segment back.
- * -EBADMSG: the footer is not valid, or the tuples are damaged. -ENODATA, from
- * a lossy reader, once for each gap: reader->gap_count segments from gap_first
- * on were lost. reader_release() also gives lost segments back.
+ * other targets, only ends a window, or is a mark. reader_release() gives the
+ * segment back. -EBADMSG: the footer is not valid, or the tuples are damaged.
+ * -ENODATA, from a lossy reader, once for each gap: reader->gap_count segments
+ * from gap_first on were lost. reader_release() also gives lost segments back.
  */
 static inline int reader_take(
     struct reader *reader, const char **payload, uint64_t *bytes)

@@ -155,7 +155,7 @@ static always_inline int publish_from(
 	};
 
 	count(writer, used);
-	write.footer[0] = atomic_peek(&writer->total);
+	write.footer[0] = writer->marked + atomic_peek(&writer->total);
 	if (unlikely(writer->batch && writer->batch->open))
 		return write_held(writer, &write);
 	return writer->remote->transport->ops->ring.write(
@@ -183,6 +183,19 @@ int dfi__writer_publish(struct writer *writer, uint64_t used)
 	return publish_from(writer, NULL, used);
 }
 
+/* A network counts its bytes as tuples, so all totals do. */
+int dfi__writer_mark(struct writer *writer, uint64_t value)
+{
+	int ret;
+
+	writer->segment = writer_payload(writer);
+	memcpy(writer->segment, &value, sizeof(value));
+	ret = dfi__writer_publish(writer, sizeof(value));
+	writer->marked = atomic_peek(&writer->total);
+	atomic_set(&writer->total, 0);
+	return ret;
+}
+
 int dfi__writer_publish_part(struct writer *writer, uint64_t used)
 {
 	char *segment = writer->segment;
@@ -201,7 +214,7 @@ int dfi__writer_end(struct writer *writer, uint64_t flag)
 {
 	struct transport_write write = {
 		.footer_offset = offsetof(struct ring_header, end),
-		.footer[0] = atomic_peek(&writer->total),
+		.footer[0] = writer->marked + atomic_peek(&writer->total),
 		.footer[1] = footer_state(writer->seq, 0, flag),
 	};
 
@@ -241,7 +254,7 @@ uint64_t dfi__writer_unreturned(const struct writer *writer)
 	    (const struct segment_footer *)(const void *)(writer->remote->ring +
 		slot_offset(g, slot) + g->footer_offset);
 	return min_u64(total,
-	    total - atomic_peek(&first->total) +
+	    writer->marked + total - atomic_peek(&first->total) +
 		footer_used(atomic_peek(&first->state)) / g->tuple_size);
 }
 

@@ -37,6 +37,7 @@ struct writer {
 	uint64_t targets;          /* the same */
 	uint64_t windows;          /* likewise: see struct segment_header */
 	uint64_t records;          /* the same */
+	uint64_t marked;           /* the part of the mark in footers' totals */
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;
@@ -130,6 +131,12 @@ static always_inline int writer_open(struct writer *writer)
  * segment. A segment outside of its slot is copied there.
  */
 int dfi__writer_publish(struct writer *writer, uint64_t used);
+
+/*
+ * Send a mark as the first segment of a ring: a number in the place of tuples,
+ * for a reader that awaits it (reader.awaits_mark).
+ */
+int dfi__writer_mark(struct writer *writer, uint64_t value);
 
 /*
  * The steps of dfi__writer_publish(), for a segment that goes to several rings

@@ -432,7 +432,8 @@ static void pin_targets(void)
 	PIN(dfi_event, type, 0, 4);
 	PIN(dfi_event, seat, 4, 4);
 	PIN(dfi_event, incarnation, 8, 8);
-	PIN(dfi_event, reserved, 16, 32);
+	PIN(dfi_event, value, 16, 8);
+	PIN(dfi_event, reserved, 24, 24);
 
 	PIN_SIZE(dfi_gap, 24);
 	PIN(dfi_gap, first, 0, 8);

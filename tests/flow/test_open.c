@@ -899,8 +899,6 @@ Test(open, what_is_not_there_is_refused)
 	    "DFI_ROUTE_DIRECT");
 	refuse(-EOPNOTSUPP, attr.routing = DFI_ROUTE_FUNCTION, "routing 4");
 	refuse(-EINVAL, attr.key = "key", "key");
-	refuse(-EOPNOTSUPP, (attr.kind = DFI_REPLICATE, attr.routing = 0),
-	    "DFI_SHUFFLE");
 	refuse(-EOPNOTSUPP, attr.open.on_loss = DFI_ON_LOSS_REPLAY,
 	    "DFI_ON_LOSS_DROP");
 	refuse(-EINVAL, attr.open.on_loss = 3, "open.on_loss 3");

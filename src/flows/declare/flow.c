@@ -91,14 +91,20 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 	return 0;
 }
 
-/* The default is multicast if all endpoints share memory. */
+/*
+ * The default is multicast if all endpoints share memory, and the flow is not
+ * open.
+ */
 static int choose_replication(
-    const struct dfi *dfi, uint32_t wanted, struct flow *flow)
+    const struct dfi *dfi, const struct dfi_flow_attr *attr, struct flow *flow)
 {
 	bool may_share = !dfi__network_may_be_needed(dfi, flow);
+	uint32_t wanted = attr->replicate.method;
 
 	if (flow->kind != DFI_REPLICATE)
 		return 0;
+	if (!wanted && attr->open.membership)
+		wanted = DFI_REPLICATION_NAIVE;
 	if (wanted == DFI_REPLICATION_MULTICAST &&
 	    dfi__network_choice(dfi, flow) == DFI_TRANSPORT_OFI)
 		return dfi__fail(-EOPNOTSUPP,
@@ -306,7 +312,7 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	flow->verify = attr.verify ? attr.verify : dfi->settings.verify;
 	ret = copy_attr(flow, &attr);
 	if (!ret)
-		ret = choose_replication(dfi, attr.replicate.method, flow);
+		ret = choose_replication(dfi, &attr, flow);
 	if (!ret)
 		ret = dfi__combine_declare(flow, &attr);
 	if (!ret)

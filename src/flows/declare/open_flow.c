@@ -29,14 +29,57 @@ static int check_closed(
 		      : 0;
 }
 
+/* The first segment of a ring is a mark (J1). */
+#define REPLICATE_LEAST_SEGMENTS 2
+
+static int check_replicate(
+    const struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	if (flow->ordered)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': replicate.ordered 1: this version orders "
+		    "closed flows only, as its counter would go with target "
+		    "0: leave replicate.ordered 0, and have one source, or "
+		    "use a closed flow",
+		    flow->name);
+	if (flow->replication != DFI_REPLICATION_NAIVE)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': replicate.method DFI_REPLICATION_MULTICAST: "
+		    "in this version each target of an open flow has a ring "
+		    "of its own: set it to DFI_REPLICATION_NAIVE, or use a "
+		    "closed flow",
+		    flow->name);
+	if (flow->loss_policy)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': replicate.loss_policy DFI_LOSS_NOTIFY: an "
+		    "open replicate flow loses no segments: leave it 0",
+		    flow->name);
+	if (flow->routing)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': routing %u: in this version each tuple of an "
+		    "open replicate flow goes to all targets that are "
+		    "attached: leave routing 0, or use several flows",
+		    flow->name, flow->routing);
+	if (attr->segment_count &&
+	    attr->segment_count < REPLICATE_LEAST_SEGMENTS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': segment_count %u: rings of an open replicate "
+		    "flow need at least %d: one tells a target where it "
+		    "begins",
+		    flow->name, attr->segment_count, REPLICATE_LEAST_SEGMENTS);
+	return 0;
+}
+
 /* Routing without keys has no partitions to move. */
 static int check_kind(const struct flow *flow, const struct dfi_flow_attr *attr)
 {
+	if (flow->kind == DFI_REPLICATE)
+		return check_replicate(flow, attr);
 	if (flow->kind != DFI_SHUFFLE)
 		return dfi__fail(-EOPNOTSUPP,
 		    "flow '%s': open.membership: this version has open flows "
-		    "of kind DFI_SHUFFLE only: use several of these, or a "
-		    "closed flow",
+		    "of kinds DFI_SHUFFLE and DFI_REPLICATE only: use one of "
+		    "these, or a closed flow",
 		    flow->name);
 	if (flow->routing != DFI_ROUTE_DIRECT &&
 	    flow->routing != DFI_ROUTE_ROUND_ROBIN &&

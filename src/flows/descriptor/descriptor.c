@@ -74,6 +74,8 @@ int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	part->n_sources = part->n_targets = 1;
+	part->kind = DFI_SHUFFLE;
+	part->replication = part->gap_timeout_us = 0;
 	part->routing = DFI_ROUTE_DIRECT;
 	part->membership = DFI_MEMBERS_CLOSED;
 	part->part.first_source = source;

@@ -211,11 +211,16 @@ static bool membership_is_sane(const struct flow *flow)
 	if (flow->membership == DFI_MEMBERS_CLOSED)
 		return !flow->min_sources && !flow->min_targets &&
 		    !flow->on_loss;
-	return flow->membership == DFI_MEMBERS_OPEN &&
-	    flow->kind == DFI_SHUFFLE && flow->min_targets >= 1 &&
-	    flow->min_targets <= flow->n_targets &&
-	    flow->min_sources <= flow->n_sources &&
-	    flow->on_loss <= DFI_ON_LOSS_DROP &&
+	if (flow->membership != DFI_MEMBERS_OPEN || flow->min_targets < 1 ||
+	    flow->min_targets > flow->n_targets ||
+	    flow->min_sources > flow->n_sources ||
+	    flow->on_loss > DFI_ON_LOSS_DROP)
+		return false;
+	if (flow->kind == DFI_REPLICATE)
+		return flow->replication == DFI_REPLICATION_NAIVE &&
+		    !flow->ordered && !flow->routing &&
+		    flow->segment_count >= 2;
+	return flow->kind == DFI_SHUFFLE &&
 	    (flow->routing == DFI_ROUTE_DIRECT ||
 		flow->routing == DFI_ROUTE_ROUND_ROBIN ||
 		flow->routing == DFI_ROUTE_ANY);

@@ -175,7 +175,9 @@ struct intake_ops {
 };
 
 struct kind {
-	bool one_lane; /* a source has one, to all targets: replica_writer */
+	/* A source has one, to all targets; replica_writer, unless it is open.
+	 */
+	bool one_lane;
 	struct source_ops source;
 	struct intake_ops intake;
 };

@@ -266,7 +266,7 @@ static inline bool source_find_lane(
 	if (likely(target < source->head.n_targets))
 		return true;
 	*lane = 0;
-	return source->replica_writer && target == DFI_ALL_TARGETS;
+	return !source->head.n_targets && target == DFI_ALL_TARGETS;
 }
 
 /* -ERANGE, which is not sticky. */

@@ -79,7 +79,7 @@ int dfi__source_check_free(const struct dfi_source *source)
 
 int dfi__source_no_target(const struct dfi_source *source, uint32_t target)
 {
-	if (source->replica_writer)
+	if (!source->head.n_targets)
 		return dfi__fail(-ERANGE,
 		    "flow '%s': %s %u: target %u: each tuple of a "
 		    "replicate flow goes to all: name DFI_ALL_TARGETS",

@@ -11,8 +11,11 @@ struct dfi;
 struct flow;
 struct wait_policy;
 
-/* The row; endpoints of open flows have it, whatever their flow's kind. */
-extern const struct kind dfi__open_kind;
+/*
+ * The row of endpoints of open flows, whatever their flow's kind, except
+ * sources of replicate flows, which have one lane.
+ */
+extern const struct kind dfi__open_kind, dfi__open_replicate_kind;
 
 /* Its entries. */
 int dfi__open_source_leave(

@@ -91,11 +91,7 @@ uint64_t dfi__open_unreturned(struct dfi_source *end)
 	return dfi__writer_unreturned(&end->rings[0]);
 }
 
-/*
- * A target has left or died. It harms nobody if it has closed and had taken all
- * that was sent. 0, or the sticky error that the flow wants.
- */
-static int lose(struct dfi_source *source, uint32_t seat)
+int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
 	struct dfi_source *end = open->ends[seat];
@@ -156,7 +152,7 @@ static int drop_lost(struct dfi_source *source)
 		/* The helper may set stale at any time; then it calls again. */
 		if (open_is_lost(open->ends[i]) ||
 		    atomic_peek(&open->taken[i]->stale))
-			ret = lose(source, i);
+			ret = dfi__open_lose(source, i);
 	}
 	return ret;
 }
@@ -183,6 +179,9 @@ int dfi__open_adopt(struct dfi_source *source)
 	    seats->seats.n_attached[OPEN_SOURCE] >= source->flow.min_sources)
 		open->may_push = true;
 	pthread_mutex_unlock(&seats->lock);
+	for (i = 0; open->room && i < open_seats(source); i++)
+		if (open->ends[i])
+			dfi__open_replica_greet(source, open->ends[i]);
 	return gone ? evicted(source) : 0;
 }
 
@@ -195,8 +194,7 @@ static int empty_seat(struct dfi_source *source, uint32_t seat)
 	    source->flow.name, SOURCE_ID(source), seat);
 }
 
-/* Nobody is there who could take a tuple: 0 if somebody may come. */
-static int expect_some(struct dfi_source *source, uint32_t seat)
+int dfi__open_expect_some(struct dfi_source *source, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
 	struct seat_watch *seats = &open->pairs.seats;
@@ -305,7 +303,7 @@ static int point(struct dfi_source *source, uint32_t lane, uint32_t *seat)
 		}
 		if (!ret)
 			return 0;
-		ret = lose(source, *seat);
+		ret = dfi__open_lose(source, *seat);
 		if (ret < 0)
 			return ret;
 	}
@@ -323,12 +321,12 @@ static int send_end(struct dfi_source *source, uint32_t lane, uint32_t seat)
 	if (!bytes)
 		return 0;
 	if (open_is_lost(end))
-		return lose(source, seat);
+		return dfi__open_lose(source, seat);
 	owned_add(&writer->total, bytes / source->head.tuple_size);
 	counter_add(&writer->segments, 1);
 	counter_add(
 	    &writer->partial_segments, bytes != writer->geometry.segment_bytes);
-	return dfi__source_send(end, 0) < 0 ? lose(source, seat) : 0;
+	return dfi__source_send(end, 0) < 0 ? dfi__open_lose(source, seat) : 0;
 }
 
 /* The lane's segment is full, or in round robin it has its tuple. */
@@ -414,7 +412,8 @@ int dfi__open_lane_make_room(struct dfi_source *source, uint32_t lane)
 		    !is_expected(source, lane))
 			return empty_seat(source, lane);
 		if (room == open_seats(source))
-			ret = expect_some(source, open->routed ? room : lane);
+			ret = dfi__open_expect_some(
+			    source, open->routed ? room : lane);
 		if (!ret && source_interrupted(source))
 			ret = dfi__source_interrupted(source);
 		if (!ret)
@@ -432,7 +431,7 @@ static int await_start(struct dfi_source *source)
 	while (!ret && !open->may_push) {
 		ret = dfi__open_adopt(source);
 		if (!ret && !open->may_push)
-			ret = expect_some(source, open_seats(source));
+			ret = dfi__open_expect_some(source, open_seats(source));
 		if (!ret && !open->may_push)
 			ret = dfi__open_await_room(source, open_seats(source));
 	}

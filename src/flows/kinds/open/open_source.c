@@ -71,7 +71,8 @@ static void init_lanes(struct dfi_source *source)
 		source->writers[t].geometry = dfi__flow_geometry(&source->flow);
 		source_close_lane(source, t);
 	}
-	source->lane_ops = &dfi__open_lane_ops;
+	source->lane_ops = open->room ? &dfi__open_replica_ops
+				      : &dfi__open_lane_ops;
 	source->head.inline_routing = open->routed ? DFI_INLINE_ONE
 						   : DFI_INLINE_NONE;
 }
@@ -97,6 +98,12 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 	open->pairs.ops = &pairs_ops;
 	open->pairs.owner = open;
 	open->pairs.sleeper = &source->targets;
+	if (source->flow.kind == DFI_REPLICATE) {
+		int ret = dfi__open_replica_init(source);
+
+		if (ret < 0)
+			return ret;
+	}
 	open->ends = calloc(source->flow.n_targets, sizeof(open->ends[0]));
 	open->taken = calloc(source->flow.n_targets, sizeof(open->taken[0]));
 	if (source->flags & DFI_EVENTS)
@@ -141,6 +148,9 @@ int dfi__open_source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct dfi_source_attr *attr, const struct wait_policy *wait,
     int64_t deadline, struct dfi_source **out)
 {
+	const struct kind *kind = flow->kind == DFI_REPLICATE
+	    ? &dfi__open_replicate_kind
+	    : &dfi__open_kind;
 	uint32_t n_lanes = flow->routing == DFI_ROUTE_DIRECT ? flow->n_targets
 							     : 1;
 	struct dfi_source *source;
@@ -148,7 +158,7 @@ int dfi__open_source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 
 	if (!ret)
 		ret = dfi__source_alloc(
-		    dfi, &dfi__open_kind, flow, index, n_lanes, attr, &source);
+		    dfi, kind, flow, index, n_lanes, attr, &source);
 	if (ret < 0) {
 		dfi__flow_free(flow);
 		return ret;
@@ -184,14 +194,19 @@ void dfi__open_source_close(struct dfi_source *source)
 	free(open->ends);
 	free(open->taken);
 	free(open->news);
+	free(open->room);
 	free(open);
 }
 
 /* Tell a target that the source has ended. */
-static int end_pair(const struct dfi_source *source, struct pair *pair)
+static int end_pair(struct dfi_source *source, struct pair *pair)
 {
 	uint64_t n = dfi__open_unreturned(pair->end);
-	int ret = dfi_source_close(pair->end);
+	int ret;
+
+	if (open_source(source)->room)
+		dfi__open_replica_greet(source, pair->end);
+	ret = dfi_source_close(pair->end);
 
 	pair->end = NULL;
 	/* A target that had taken all may have left since. */

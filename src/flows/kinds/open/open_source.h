@@ -4,6 +4,8 @@
  * of a target. Otherwise it has one lane, which points to the segment of the
  * target that the routing has chosen. The segment belongs to the source of the
  * pair (pairs.h), whose own lane is brought up to date before each call on it.
+ * In a replicate flow the lane's segment is in memory of its own, from which it
+ * is copied to all targets (open_replicate.c).
  */
 #ifndef DFI_FLOWS_KINDS_OPEN_OPEN_SOURCE_H
 #define DFI_FLOWS_KINDS_OPEN_OPEN_SOURCE_H
@@ -30,6 +32,8 @@ struct open_source {
 	uint32_t chosen;        /* its target, while the lane is open */
 	uint32_t next;          /* where the routing goes on */
 	uint32_t seen;          /* the last of pairs_changes() */
+	char *room;             /* of the lane's segment, if it replicates */
+	uint64_t held;          /* bytes in it that wait for a target */
 	struct seat_news *news; /* of each target; only with DFI_EVENTS */
 	uint64_t dropped;       /* see dfi_source_dropped() */
 	struct dfi_source_attr attr; /* of the ends */
@@ -58,6 +62,18 @@ int dfi__open_await_room(struct dfi_source *source, uint32_t seat);
 /* dfi__writer_unreturned() of a pair's source, with what has come by now. */
 uint64_t dfi__open_unreturned(struct dfi_source *end);
 
+/*
+ * A target has left or died. It harms nobody if it has closed and had taken all
+ * that was sent. 0, or the sticky error that the flow wants.
+ */
+int dfi__open_lose(struct dfi_source *source, uint32_t seat);
+
+/*
+ * Nobody is there who could take a tuple for a seat, or for any if it is
+ * open_seats(): 0 if somebody may come, or a sticky error.
+ */
+int dfi__open_expect_some(struct dfi_source *source, uint32_t seat);
+
 /* The entries of struct lane_ops. */
 int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane);
 int dfi__open_lane_send(struct dfi_source *source, uint32_t lane);
@@ -68,8 +84,22 @@ uint32_t dfi__open_lane_most_room(const struct dfi_source *source, uint32_t n,
     const char **why, const char **instead);
 uint64_t dfi__open_lane_waiting_bytes(const struct dfi_source *source);
 
+/* The same for a replicate flow, without questions about one target. */
+int dfi__open_replica_reached(struct dfi_source *source, uint32_t lane);
+int dfi__open_replica_send(struct dfi_source *source, uint32_t lane);
+int dfi__open_replica_make_room(struct dfi_source *source, uint32_t lane);
+int dfi__open_replica_flush(struct dfi_source *source, uint32_t lane);
+int dfi__open_replica_check_whole(const struct dfi_source *source);
+uint64_t dfi__open_replica_waiting_bytes(const struct dfi_source *source);
+
+/* Reserve the memory of a replicate flow's segment. */
+int dfi__open_replica_init(struct dfi_source *source);
+
+/* Tell a new target where it begins, unless it knows (J1). */
+void dfi__open_replica_greet(struct dfi_source *source, struct dfi_source *end);
+
 /* Of open flows (row.c). */
-extern const struct lane_ops dfi__open_lane_ops;
+extern const struct lane_ops dfi__open_lane_ops, dfi__open_replica_ops;
 
 static inline struct open_source *open_source(const struct dfi_source *source)
 {

@@ -42,6 +42,7 @@ static int make(void *owner, struct flow *part, int64_t deadline, void **out)
 	}
 	/* Nobody must come: the seat says who does. */
 	end->wait_time.deadline = DEADLINE_NEVER;
+	end->readers[0].awaits_mark = open->target->flow.kind == DFI_REPLICATE;
 	dfi__target_set_spins(end, false);
 	*out = end;
 	return 0;
@@ -62,34 +63,46 @@ static const struct pairs_ops pairs_ops = { .make = make, .unmake = unmake };
  */
 #define SEAT_EVENTS 4
 
-static void add_event(
-    struct open_target *open, uint32_t type, const struct taken *taken)
+/* After joined, which a source's mark may have to tell first. */
+static void add_event(struct open_target *open, uint32_t type,
+    const struct taken *taken, uint64_t value)
 {
 	uint32_t room = open->pairs.seats.n_others * SEAT_EVENTS;
 
-	if (!open->events || open->n_events == room)
+	if (!open->events || !taken->joined || open->n_events == room)
 		return;
 	open->events[(open->first_event + open->n_events++) % room] =
 	    (struct dfi_event){
 		    .type = type,
 		    .seat = taken->seat,
 		    .incarnation = taken->pair->incarnation,
+		    .value = value,
 	    };
+}
+
+static void add_joined(
+    struct open_target *open, struct taken *taken, uint64_t before)
+{
+	taken->joined = true;
+	add_event(open, DFI_JOINED, taken, before);
 }
 
 /* Under the lock. */
 static void take_pair(struct open_target *open, uint32_t seat)
 {
 	struct pair *pair = dfi__pairs_take(&open->pairs, seat);
+	struct taken *taken = &open->taken[open->n_taken];
 
 	if (!pair)
 		return;
-	open->taken[open->n_taken] = (struct taken){
+	open->n_taken++;
+	*taken = (struct taken){
 		.end = pair->end,
 		.pair = pair,
 		.seat = seat,
 	};
-	add_event(open, DFI_JOINED, &open->taken[open->n_taken++]);
+	if (!taken->end->readers[0].awaits_mark)
+		add_joined(open, taken, 0);
 }
 
 /*
@@ -101,7 +114,7 @@ static struct pair *drop_taken(
 {
 	struct taken taken = open->taken[i];
 
-	add_event(open, type, &taken);
+	add_event(open, type, &taken, 0);
 	target_give_back(taken.end);
 	dfi__target_withdraw(taken.end);
 	open->taken[i] = open->taken[--open->n_taken];
@@ -194,6 +207,49 @@ static int lose(struct dfi_target *target, uint32_t i, int err)
 	return 0;
 }
 
+static int event_is_next(void)
+{
+	return dfi__fail_text(
+	    -ENOMSG, "an event is next: take it (dfi_target_event())");
+}
+
+/* J1: the first segment of a pair's ring says where this target begins. */
+static int take_mark(struct dfi_target *target, uint32_t i)
+{
+	struct open_target *open = open_target(target);
+	struct dfi_target *end = open->taken[i].end;
+	struct reader *reader = &end->readers[0];
+	const char *payload;
+	uint64_t bytes;
+	int ret = dfi__reader_take_other(reader, &payload, &bytes);
+
+	if (!ret)
+		ret = reader_release(reader);
+	if (ret < 0)
+		return lose(target, i, dfi__target_damaged(end, 0, ret));
+	add_joined(open, &open->taken[i], reader->mark_value);
+	return open->n_events ? event_is_next() : 0;
+}
+
+/*
+ * A ring whose mark was not taken yet: 1 if its source is gone without one.
+ * Otherwise 0 or an error, as take_from().
+ */
+static int await_mark(struct dfi_target *target, uint32_t i)
+{
+	struct dfi_target *end = open_target(target)->taken[i].end;
+	int ret;
+
+	if (!dfi__target_ready(end))
+		return 0;
+	if (reader_ready(&end->readers[0]))
+		return take_mark(target, i);
+	ret = dfi__target_check_sources(end);
+	if (ret < 0)
+		return lose(target, i, ret);
+	return !reader_ready(&end->readers[0]) && (end->lost || !end->n_open);
+}
+
 /* Take a segment of a pair: 1, or 0 if it has none now; or an error. */
 static int take_from(struct dfi_target *target, uint32_t i)
 {
@@ -203,6 +259,11 @@ static int take_from(struct dfi_target *target, uint32_t i)
 
 	if (!open_may_read(target, &end->readers[0]))
 		return 0;
+	if (unlikely(end->readers[0].awaits_mark)) {
+		ret = await_mark(target, i);
+		if (ret <= 0)
+			return ret;
+	}
 	ret = dfi__target_input(end);
 	if (likely(ret > 0)) {
 		target->head.next = end->head.next;
@@ -313,8 +374,7 @@ int dfi__open_target_next(struct dfi_target *target)
 		if (!open->n_events)
 			adopt(open);
 		if (open->n_events)
-			return dfi__fail_text(-ENOMSG,
-			    "an event is next: take it (dfi_target_event())");
+			return event_is_next();
 		i = find_ready(open);
 		ret = i < open->n_taken ? take_from(target, i) : 0;
 		if (!ret)

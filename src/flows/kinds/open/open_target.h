@@ -12,6 +12,7 @@ struct taken {
 	struct dfi_target *end;
 	struct pair *pair;
 	uint32_t seat;
+	bool joined; /* the event was added */
 };
 
 struct open_target {

@@ -17,6 +17,24 @@ const struct kind dfi__open_kind = {
 	},
 };
 
+const struct kind dfi__open_replicate_kind = {
+	.one_lane = true,
+	.source = {
+		.leave = dfi__open_source_leave,
+		.close = dfi__open_source_close,
+	},
+};
+
+const struct lane_ops dfi__open_replica_ops = {
+	.reached = dfi__open_replica_reached,
+	.send = dfi__open_replica_send,
+	.make_room = dfi__open_replica_make_room,
+	.flush = dfi__open_replica_flush,
+	.finish = dfi__source_finish,
+	.check_whole = dfi__open_replica_check_whole,
+	.waiting_bytes = dfi__open_replica_waiting_bytes,
+};
+
 const struct lane_ops dfi__open_lane_ops = {
 	.reached = dfi__open_lane_reached,
 	.send = dfi__open_lane_send,

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lane of a source of an open replicate flow. Its segment opens when each
+ * ring has room, so that sending it waits for nobody. A target that has joined
+ * gets the segments that are sent from then on, also the open one.
+ */
+#include "open_source.h"
+
+#include <stdlib.h>
+#include "base/bits.h"
+#include "base/counter.h"
+#include "base/error.h"
+#include "flows/declare/declare.h"
+
+#define ROOM_ALIGN 4096
+
+int dfi__open_replica_init(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
+	uint64_t bytes = align_up(geometry.segment_bytes, ROOM_ALIGN);
+	int ret = dfi__ring_memory_take(
+	    source->dfi, bytes, source->flow.name, SOURCE_ID(source));
+
+	if (ret < 0)
+		return ret;
+	source->ring_memory += bytes;
+	open->room = aligned_alloc(ROOM_ALIGN, bytes);
+	/* The lane points to no target's segment. */
+	open->chosen = open_seats(source);
+	return open->room
+	    ? 0
+	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", source->flow.name);
+}
+
+/* If this fails, the next look at the target tells that it is lost. */
+void dfi__open_replica_greet(struct dfi_source *source, struct dfi_source *end)
+{
+	struct writer *ring = &end->rings[0];
+
+	if (ring->seq != RING_FIRST_SEGMENT)
+		return;
+	source_close_lane(end, 0);
+	(void)dfi__writer_mark(ring, atomic_peek(&source->writers[0].total));
+}
+
+/* ---- Sending ------------------------------------------------------------ */
+
+/*
+ * Copy the first bytes of the lane's segment into the ring of a target, which
+ * has room: 1. 0: the target is lost; or a sticky error.
+ */
+static int send_to(struct dfi_source *source, uint32_t seat, uint64_t bytes)
+{
+	struct open_source *open = open_source(source);
+	struct writer *ring = &open->ends[seat]->rings[0];
+
+	if (open_is_lost(open->ends[seat]))
+		return dfi__open_lose(source, seat);
+	ring->segment = open->room;
+	return dfi__writer_publish(ring, bytes) < 0
+	    ? dfi__open_lose(source, seat)
+	    : 1;
+}
+
+/*
+ * Send to all that are attached: 0, or a sticky error. If nobody is, the
+ * segment waits for the first who comes.
+ */
+static int send_to_all(struct dfi_source *source, uint64_t bytes)
+{
+	struct open_source *open = open_source(source);
+	struct writer *lane = &source->writers[0];
+	uint32_t i, n = 0;
+	int ret = 0;
+
+	for (i = 0; ret >= 0 && i < open_seats(source); i++) {
+		ret = open->ends[i] ? send_to(source, i, bytes) : 0;
+		n += ret > 0;
+	}
+	open->held = n ? 0 : bytes;
+	if (ret < 0 || !n)
+		return ret < 0 ? ret : 0;
+	owned_add(&lane->total, bytes / source->head.tuple_size);
+	counter_add(&lane->segments, 1);
+	counter_add(
+	    &lane->partial_segments, bytes != lane->geometry.segment_bytes);
+	return 0;
+}
+
+/*
+ * Look for room at all targets: 1. 0: *seat has none, or is n_seats: nobody is
+ * there. Or a sticky error.
+ */
+static int look_for_room(struct dfi_source *source, uint32_t *seat)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i;
+	int ret;
+
+	*seat = open_seats(source);
+	for (i = 0; i < open_seats(source); i++) {
+		if (!open->ends[i])
+			continue;
+		ret = open_is_lost(open->ends[i])
+		    ? -ECONNRESET
+		    : writer_credit(&open->ends[i]->rings[0]);
+		if (ret < 0)
+			ret = dfi__open_lose(source, i);
+		else if (!ret && *seat == open_seats(source))
+			*seat = i;
+		if (ret < 0)
+			return ret;
+	}
+	return open->n_ends && *seat == open_seats(source);
+}
+
+static void open_lane(struct dfi_source *source)
+{
+	struct writer *lane = &source->writers[0];
+
+	lane->segment = open_source(source)->room;
+	lane->end = lane->segment + lane->geometry.segment_bytes;
+	lane->refused = 0;
+	source->head.only.next = lane->segment;
+	lane_set_end(&source->head.only, lane->end);
+}
+
+static void close_lane(struct dfi_source *source)
+{
+	source->writers[0].segment = NULL;
+	source_close_lane(source, 0);
+}
+
+/*
+ * Open the lane, if it is closed, once each target has room for its segment and
+ * for one that waits: as look_for_room().
+ */
+static int open_when_room(struct dfi_source *source, uint32_t *seat)
+{
+	struct open_source *open = open_source(source);
+	int ret = 0;
+
+	*seat = open_seats(source);
+	if (source->writers[0].segment)
+		return 1;
+	if (open->may_push)
+		ret = look_for_room(source, seat);
+	if (ret > 0 && open->held) {
+		ret = send_to_all(source, open->held);
+		if (!ret && !open->held)
+			ret = look_for_room(source, seat);
+	}
+	if (ret > 0)
+		open_lane(source);
+	return ret;
+}
+
+/* Close the lane, and send its segment. */
+static int send_segment(struct dfi_source *source)
+{
+	uint64_t bytes = source_filled(source, 0);
+
+	close_lane(source);
+	return bytes ? send_to_all(source, bytes) : 0;
+}
+
+int dfi__open_replica_send(struct dfi_source *source, uint32_t lane)
+{
+	(void)lane;
+	return send_segment(source);
+}
+
+int dfi__open_replica_reached(struct dfi_source *source, uint32_t lane)
+{
+	uint32_t seat;
+	int ret;
+
+	(void)lane;
+	if (source_aborted(source))
+		return dfi__source_give_up(source);
+	ret = send_segment(source);
+	if (!ret)
+		ret = dfi__open_adopt(source);
+	if (!ret)
+		ret = open_when_room(source, &seat);
+	return ret < 0 ? ret : 0;
+}
+
+/* While nobody is there, what the lane has waits for the first who comes. */
+int dfi__open_replica_flush(struct dfi_source *source, uint32_t lane)
+{
+	uint32_t seat;
+	int ret = dfi__open_adopt(source);
+
+	(void)lane;
+	if (!ret && open_source(source)->n_ends)
+		ret = send_segment(source);
+	if (!ret)
+		ret = open_when_room(source, &seat);
+	return ret < 0 ? ret : 0;
+}
+
+int dfi__open_replica_make_room(struct dfi_source *source, uint32_t lane)
+{
+	uint32_t seat;
+	int ret;
+
+	(void)lane;
+	for (;;) {
+		ret = source_check(source);
+		if (!ret)
+			ret = dfi__open_adopt(source);
+		if (!ret)
+			ret = open_when_room(source, &seat);
+		if (ret != 0)
+			return ret < 0 ? ret : 0;
+		if (seat == open_seats(source))
+			ret = dfi__open_expect_some(source, seat);
+		if (!ret && source_interrupted(source))
+			ret = dfi__source_interrupted(source);
+		if (!ret)
+			ret = dfi__open_await_room(source, seat);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+/* ---- The end ------------------------------------------------------------ */
+
+/* What nobody has got: bytes that wait, and those of the lane. */
+static uint64_t unsent(const struct dfi_source *source)
+{
+	return open_source(source)->held + source_filled(source, 0);
+}
+
+int dfi__open_replica_check_whole(const struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	uint64_t n;
+	int ret = dfi__open_lane_check_whole(source);
+
+	n = unsent(source) / source->head.tuple_size;
+	if (ret < 0 || !n)
+		return ret;
+	open->dropped += n;
+	if (source->flow.on_loss != DFI_ON_LOSS_FAIL)
+		return 0;
+	return dfi__fail(-ECONNRESET,
+	    "flow '%s': %s %u: closed while no target was attached: its last "
+	    "%lu tuples went to nobody",
+	    source->flow.name, SOURCE_ID(source), (unsigned long)n);
+}
+
+uint64_t dfi__open_replica_waiting_bytes(const struct dfi_source *source)
+{
+	return open_source(source)->held;
+}

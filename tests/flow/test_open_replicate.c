@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open replicate flows: each attached target gets each tuple, from the one on
+ * at which it joined. One case for each rule.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_help.h"
+
+#define SEATS 4
+#define SEGMENT 8 /* tuples */
+#define RING 8    /* segments */
+
+static struct rig rig;
+
+static void setup(void)
+{
+	rig_start(&rig);
+}
+
+static void teardown(void)
+{
+	rig_stop(&rig);
+}
+
+TestSuite(open_replicate, .init = setup, .fini = teardown, .timeout = 300);
+
+static struct dfi_flow_attr flow_attr(uint32_t on_loss)
+{
+	return (struct dfi_flow_attr){
+		.size = sizeof(struct dfi_flow_attr),
+		.kind = DFI_REPLICATE,
+		.schema = &kv_schema,
+		.n_sources = SEATS,
+		.n_targets = SEATS,
+		.segment_size = SEGMENT * (uint32_t)sizeof(struct kv),
+		.segment_count = RING,
+		.open = { .membership = DFI_MEMBERS_OPEN, .on_loss = on_loss },
+	};
+}
+
+static void create(uint32_t on_loss)
+{
+	struct dfi_flow_attr attr = flow_attr(on_loss);
+
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+}
+
+static struct dfi_source *source(uint32_t seat)
+{
+	return open_source(rig.dfi, "f", seat, 0);
+}
+
+static struct dfi_target *target(uint32_t seat)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *target = NULL;
+
+	attr.flags = DFI_EVENTS;
+	attr.stall_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_target_open(rig.other, "f", seat, &attr, &target), 0,
+	    "%s", dfi_errmsg());
+	return target;
+}
+
+static void close_source(struct dfi_source *source)
+{
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+}
+
+static void close_target(struct dfi_target *target)
+{
+	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
+}
+
+static void finish(void)
+{
+	cr_assert_eq(dfi_flow_finish(rig.dfi, "f"), 0, "%s", dfi_errmsg());
+}
+
+static void push_numbers(struct dfi_source *s, uint64_t first, uint64_t end)
+{
+	for (; first < end; first++)
+		push_number(s, first);
+}
+
+static void flush(struct dfi_source *source)
+{
+	cr_assert_eq(dfi_source_flush(source), 0, "%s", dfi_errmsg());
+}
+
+/* The target's next consuming call finds this event; its value. */
+static uint64_t expect_event(
+    struct dfi_target *target, uint32_t type, uint32_t seat)
+{
+	struct dfi_event event;
+	const void *tuple;
+
+	cr_assert_eq(
+	    dfi_target_consume(target, &tuple), -ENOMSG, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_event(target, &event), 0);
+	cr_assert_eq(event.type, type, "%u", event.type);
+	cr_assert_eq(event.seat, seat);
+	return event.value;
+}
+
+static void expect_numbers(struct dfi_target *t, uint64_t first, uint64_t end)
+{
+	for (; first < end; first++)
+		expect_number(t, first);
+}
+
+static void expect_end(struct dfi_target *target, uint32_t seat)
+{
+	expect_event(target, DFI_ENDED, seat);
+	end_target(target);
+}
+
+/* Wait until the source has heard this n times. */
+static void await_events(struct dfi_source *source, uint32_t type, uint32_t n)
+{
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_event event;
+	int ret;
+
+	while (n) {
+		ret = dfi_source_event(source, &event);
+		cr_assert(ret == 0 || ret == -EAGAIN, "%s", dfi_errmsg());
+		n -= ret == 0 && event.type == type;
+		cr_assert_lt(now_ms(), until);
+	}
+}
+
+static void await_targets(struct dfi_source *source, uint32_t n)
+{
+	await_events(source, DFI_JOINED, n);
+}
+
+static struct dfi_source *source_with_events(uint32_t seat, uint32_t flags)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source = NULL;
+
+	attr.flags = DFI_EVENTS | flags;
+	attr.stall_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_source_open(rig.dfi, "f", seat, &attr, &source), 0,
+	    "%s", dfi_errmsg());
+	return source;
+}
+
+static void all_targets_get_all(uint32_t goal)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_FAIL);
+	struct dfi_target *targets[3];
+	struct dfi_source *s;
+	uint32_t i;
+
+	attr.goal = goal;
+	if (goal == DFI_LATENCY) {
+		attr.segment_size = 0;
+		attr.segment_count = SEGMENT * RING;
+	}
+	attr.open.min_targets = 3;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	for (i = 0; i < 3; i++)
+		targets[i] = target(i + 1);
+	s = source(2);
+	push_numbers(s, 0, SEGMENT + 3);
+	if (goal == DFI_BANDWIDTH)
+		flush(s);
+	for (i = 0; i < 3; i++) {
+		cr_assert_eq(expect_event(targets[i], DFI_JOINED, 2), 0);
+		expect_numbers(targets[i], 0, SEGMENT + 3);
+	}
+	push_numbers(s, SEGMENT + 3, 4 * SEGMENT);
+	finish();
+	close_source(s);
+	for (i = 0; i < 3; i++) {
+		expect_numbers(targets[i], SEGMENT + 3, 4 * SEGMENT);
+		expect_end(targets[i], 2);
+	}
+}
+
+Test(open_replicate, each_target_gets_each_tuple)
+{
+	all_targets_get_all(DFI_BANDWIDTH);
+}
+
+Test(open_replicate, each_target_gets_each_tuple_for_latency)
+{
+	all_targets_get_all(DFI_LATENCY);
+}
+
+/* J1: the tuples from the event's value on come, and no other. */
+Test(open_replicate, a_target_that_joins_knows_where_it_begins)
+{
+	struct dfi_target *first, *late;
+	struct dfi_source *s;
+	uint64_t at;
+
+	create(DFI_ON_LOSS_FAIL);
+	first = target(0);
+	s = source_with_events(0, 0);
+	await_targets(s, 1);
+	push_numbers(s, 0, 2 * SEGMENT + 3);
+	late = target(1);
+	await_targets(s, 1);
+	/* The open segment was not sent yet, so the new target gets it. */
+	push_numbers(s, 2 * SEGMENT + 3, 3 * SEGMENT + 1);
+	finish();
+	close_source(s);
+	cr_assert_eq(expect_event(first, DFI_JOINED, 0), 0);
+	expect_numbers(first, 0, 3 * SEGMENT + 1);
+	expect_end(first, 0);
+	at = expect_event(late, DFI_JOINED, 0);
+	cr_assert_eq(at, 2 * SEGMENT);
+	expect_numbers(late, at, 3 * SEGMENT + 1);
+	expect_end(late, 0);
+}
+
+/* An idle source that flushes tells a new target where it begins. */
+Test(open_replicate, a_target_that_joins_an_idle_source_knows_as_well)
+{
+	struct dfi_target *first, *late;
+	struct dfi_source *s;
+
+	create(DFI_ON_LOSS_FAIL);
+	first = target(0);
+	s = source_with_events(3, 0);
+	await_targets(s, 1);
+	push_numbers(s, 0, 5);
+	flush(s);
+	late = target(1);
+	await_targets(s, 1);
+	cr_assert_eq(expect_event(late, DFI_JOINED, 3), 5);
+	close_source(s);
+	finish();
+	expect_end(late, 3);
+	expect_event(first, DFI_JOINED, 3);
+	expect_numbers(first, 0, 5);
+	expect_end(first, 3);
+}
+
+/* Each source counts its own tuples, from 0 in each stay in a seat. */
+Test(open_replicate, sources_join_and_leave)
+{
+	struct dfi_source *a, *b;
+	struct dfi_target *t;
+	uint64_t i;
+
+	create(DFI_ON_LOSS_FAIL);
+	t = target(0);
+	a = source(0);
+	push_numbers(a, 0, 3);
+	flush(a);
+	cr_assert_eq(expect_event(t, DFI_JOINED, 0), 0);
+	expect_numbers(t, 0, 3);
+	for (i = 0; i < 5; i++) {
+		b = source(1);
+		push_numbers(b, 100, 100 + SEGMENT * 2);
+		close_source(b);
+		cr_assert_eq(expect_event(t, DFI_JOINED, 1), 0);
+		expect_numbers(t, 100, 100 + SEGMENT * 2);
+		expect_event(t, DFI_ENDED, 1);
+	}
+	push_numbers(a, 3, 6);
+	close_source(a);
+	finish();
+	expect_numbers(t, 3, 6);
+	expect_end(t, 0);
+}
+
+Test(open_replicate, a_target_that_has_all_leaves_without_harm)
+{
+	struct dfi_target *stays, *leaves;
+	struct dfi_source *s;
+	uint64_t dropped;
+
+	create(DFI_ON_LOSS_FAIL);
+	stays = target(0);
+	leaves = target(1);
+	s = source_with_events(0, 0);
+	await_targets(s, 2);
+	push_numbers(s, 0, 5);
+	flush(s);
+	expect_event(leaves, DFI_JOINED, 0);
+	expect_numbers(leaves, 0, 5);
+	close_target(leaves);
+	await_events(s, DFI_ENDED, 1);
+	push_numbers(s, 5, 5 * SEGMENT);
+	/* It returns to its seat, and knows where it goes on. */
+	leaves = target(1);
+	await_targets(s, 1);
+	push_numbers(s, 5 * SEGMENT, 6 * SEGMENT);
+	cr_assert_eq(dfi_source_dropped(s, &dropped), 0);
+	cr_assert_eq(dropped, 0);
+	close_source(s);
+	finish();
+	expect_event(stays, DFI_JOINED, 0);
+	expect_numbers(stays, 0, 6 * SEGMENT);
+	expect_end(stays, 0);
+	cr_assert_eq(expect_event(leaves, DFI_JOINED, 0), 5 + 4 * SEGMENT);
+	expect_numbers(leaves, 5 + 4 * SEGMENT, 6 * SEGMENT);
+	expect_end(leaves, 0);
+}
+
+/* Push until it fails, which it must. */
+static int push_until_error(struct dfi_source *source)
+{
+	struct kv kv = numbered_kv(1);
+	int ret;
+
+	do
+		ret = dfi_source_push(source, &kv);
+	while (!ret);
+	return ret;
+}
+
+Test(open_replicate, a_target_that_leaves_tuples_fails_its_sources)
+{
+	struct dfi_target *t;
+	struct dfi_source *s;
+
+	create(DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source(0);
+	push_numbers(s, 0, 1);
+	flush(s);
+	close_target(t);
+	assert_error(push_until_error(s), -ECONNRESET, "flow 'f'", "target 0");
+	assert_error(dfi_source_close(s), -ECONNRESET, "target 0");
+}
+
+Test(open_replicate, what_a_target_leaves_is_dropped_and_counted)
+{
+	struct dfi_target *stays, *leaves;
+	struct dfi_source *s;
+	uint64_t dropped, i = 4 * SEGMENT;
+	int64_t until = now_ms() + LONG_MS;
+
+	create(DFI_ON_LOSS_DROP);
+	stays = target(0);
+	leaves = target(1);
+	s = source_with_events(0, 0);
+	await_targets(s, 2);
+	push_numbers(s, 0, i);
+	expect_event(leaves, DFI_JOINED, 0);
+	expect_numbers(leaves, 0, 1);
+	close_target(leaves);
+	expect_event(stays, DFI_JOINED, 0);
+	expect_numbers(stays, 0, i);
+	do {
+		push_numbers(s, i, i + SEGMENT);
+		expect_numbers(stays, i, i + SEGMENT);
+		i += SEGMENT;
+		cr_assert_eq(dfi_source_dropped(s, &dropped), 0);
+	} while (!dropped && now_ms() < until);
+	cr_assert_geq(dropped, 3 * SEGMENT);
+	close_source(s);
+	finish();
+	expect_end(stays, 0);
+}
+
+/* The lane's tuples go to the first who comes, and to nobody else. */
+Test(open_replicate, tuples_wait_while_nobody_is_there)
+{
+	struct dfi_target *t;
+	struct dfi_source *s;
+	struct kv kv = numbered_kv(0);
+	uint64_t i = 0;
+	int ret;
+
+	create(DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source_with_events(0, DFI_NONBLOCK);
+	await_targets(s, 1);
+	flush(s);
+	expect_event(t, DFI_JOINED, 0);
+	close_target(t);
+	await_events(s, DFI_ENDED, 1);
+	/* A segment waits, and the next tuple finds no room. */
+	do {
+		kv = numbered_kv(i);
+		ret = dfi_source_push(s, &kv);
+		i += !ret;
+	} while (!ret);
+	cr_assert_eq(ret, -EAGAIN, "%s", dfi_errmsg());
+	cr_assert_eq(i, SEGMENT);
+	flush(s);
+	t = target(1);
+	await_targets(s, 1);
+	kv = numbered_kv(i);
+	cr_assert_eq(push_soon(s, &kv), 0);
+	close_source(s);
+	finish();
+	cr_assert_eq(expect_event(t, DFI_JOINED, 0), 0);
+	expect_numbers(t, 0, i + 1);
+	expect_end(t, 0);
+}
+
+Test(open_replicate, the_last_tuples_must_go_to_somebody)
+{
+	struct dfi_target *t;
+	struct dfi_source *s;
+	uint64_t dropped = 0;
+
+	create(DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source_with_events(0, 0);
+	await_targets(s, 1);
+	/* So that its lane is open. */
+	flush(s);
+	close_target(t);
+	await_events(s, DFI_ENDED, 1);
+	push_numbers(s, 0, 3);
+	cr_assert_eq(dfi_source_dropped(s, &dropped), 0);
+	cr_assert_eq(dropped, 0);
+	assert_error(dfi_source_close(s), -ECONNRESET, "no target",
+	    "3 tuples went to nobody");
+}
+
+Test(open_replicate, an_aborted_source_is_lost)
+{
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(DFI_ON_LOSS_DROP);
+	t = target(0);
+	s = source(1);
+	push_numbers(s, 0, 2);
+	flush(s);
+	dfi_source_abort(s);
+	cr_assert_eq(dfi_source_close(s), -ECANCELED);
+	expect_event(t, DFI_JOINED, 1);
+	expect_numbers(t, 0, 2);
+	expect_event(t, DFI_LOST, 1);
+	finish();
+	end_target(t);
+}
+
+/* Spans, cursors and batches name all targets, as in a closed flow. */
+Test(open_replicate, calls_name_all_targets)
+{
+	struct kv kvs[SEGMENT];
+	struct dfi_source *s;
+	struct dfi_target *t;
+	struct dfi_span span;
+	uint32_t i;
+
+	create(DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source(0);
+	cr_assert_eq(dfi_source_claim_n(s, DFI_ALL_TARGETS, 2, &span), 0, "%s",
+	    dfi_errmsg());
+	for (i = 0; i < 2; i++)
+		((struct kv *)span.tuples)[i] = numbered_kv(i);
+	cr_assert_eq(dfi_source_commit(s, &span, 2), 0);
+	for (i = 0; i < SEGMENT; i++)
+		kvs[i] = numbered_kv(2 + i);
+	cr_assert_eq(dfi_source_push_batch_to(s, DFI_ALL_TARGETS, kvs, SEGMENT),
+	    SEGMENT);
+	assert_error(dfi_source_push_to(s, 0, &kvs[0]), -ERANGE, "target 0",
+	    "DFI_ALL_TARGETS");
+	push_numbers(s, 2 + SEGMENT, 3 * SEGMENT);
+	close_source(s);
+	finish();
+	expect_event(t, DFI_JOINED, 0);
+	expect_numbers(t, 0, 3 * SEGMENT);
+	expect_end(t, 0);
+}
+
+enum {
+	TUPLES = 3000
+};
+
+struct follower {
+	pthread_t thread;
+	_Atomic uint64_t n;
+	bool wrong;
+};
+
+static void fail_thread(void)
+{
+	fprintf(stderr, "%s\n", dfi_errmsg());
+	abort();
+}
+
+/* Join, consume some tuples, leave; again, until the source has ended. */
+static void *follow_often(void *arg)
+{
+	struct follower *follower = arg;
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *t;
+	struct dfi_event event;
+	const struct kv *kv;
+	const void *tuple;
+	uint64_t next = 0;
+	bool ended = false;
+	uint32_t i;
+	int ret;
+
+	attr.flags = DFI_EVENTS;
+	while (!ended) {
+		if (dfi_target_open(rig.other, "f", DFI_ANY_SEAT, &attr, &t))
+			fail_thread();
+		for (i = 0; i < 300 && !ended; i++) {
+			ret = dfi_target_consume(t, &tuple);
+			if (ret == -ENOMSG) {
+				if (dfi_target_event(t, &event) < 0)
+					fail_thread();
+				next = event.value;
+				continue;
+			}
+			if (ret < 0)
+				fail_thread();
+			ended = !ret;
+			kv = tuple;
+			follower->wrong |= ret && kv->val != next++;
+			follower->n += (uint64_t)ret;
+		}
+		if (dfi_target_close(t) < 0)
+			fail_thread();
+	}
+	return NULL;
+}
+
+Test(open_replicate, followers_come_and_go_and_miss_nothing_between)
+{
+	struct follower followers[2] = { 0 };
+	struct dfi_source *s;
+	struct dfi_target *stays;
+	uint64_t i;
+
+	create(DFI_ON_LOSS_DROP);
+	stays = target(0);
+	s = source_with_events(0, 0);
+	await_targets(s, 1);
+	expect_event(stays, DFI_JOINED, 0);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(pthread_create(&followers[i].thread, NULL,
+				 follow_often, &followers[i]),
+		    0);
+	for (i = 0; i < fewer(TUPLES) || followers[0].n < 10; i++) {
+		push_number(s, i);
+		if (i % SEGMENT == SEGMENT - 1)
+			expect_numbers(stays, i - i % SEGMENT, i + 1);
+	}
+	flush(s);
+	expect_numbers(stays, i - i % SEGMENT, i);
+	finish();
+	close_source(s);
+	for (i = 0; i < 2; i++) {
+		pthread_join(followers[i].thread, NULL);
+		cr_assert(!followers[i].wrong);
+	}
+	expect_end(stays, 0);
+}
+
+Test(open_replicate, checksums_cover_where_it_begins)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_FAIL);
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	attr.verify = DFI_VERIFY_CHECKSUM;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	t = target(0);
+	s = source(0);
+	push_numbers(s, 0, SEGMENT + 1);
+	close_source(s);
+	finish();
+	cr_assert_eq(expect_event(t, DFI_JOINED, 0), 0);
+	expect_numbers(t, 0, SEGMENT + 1);
+	expect_end(t, 0);
+}
+
+#define refuse(err, change, ...)                                         \
+	do {                                                             \
+		struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_FAIL); \
+                                                                         \
+		change;                                                  \
+		assert_error(dfi_flow_create(rig.dfi, "g", &attr), err,  \
+		    "flow 'g'", __VA_ARGS__);                            \
+	} while (0)
+
+Test(open_replicate, what_is_not_there_is_refused)
+{
+	refuse(-EOPNOTSUPP, attr.replicate.ordered = 1, "replicate.ordered");
+	refuse(-EOPNOTSUPP,
+	    (attr.transport = DFI_TRANSPORT_SHM,
+		attr.replicate.method = DFI_REPLICATION_MULTICAST),
+	    "DFI_REPLICATION_NAIVE");
+	refuse(-EOPNOTSUPP, attr.routing = DFI_ROUTE_DIRECT, "routing");
+	refuse(-EINVAL, attr.segment_count = 1, "segment_count 1");
+	refuse(-EOPNOTSUPP, attr.open.on_loss = DFI_ON_LOSS_REPLAY,
+	    "DFI_ON_LOSS_DROP");
+}
