@@ -64,7 +64,7 @@ static void teardown(void)
 
 TestSuite(open_pairs, .init = setup, .fini = teardown, .timeout = 300);
 
-static void create(void)
+static void create(uint32_t on_loss)
 {
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
@@ -75,8 +75,7 @@ static void create(void)
 		.routing = DFI_ROUTE_DIRECT,
 		.segment_size = 8 * (uint32_t)sizeof(struct kv),
 		.segment_count = 8,
-		.open = { .membership = DFI_MEMBERS_OPEN,
-		    .on_loss = DFI_ON_LOSS_DROP },
+		.open = { .membership = DFI_MEMBERS_OPEN, .on_loss = on_loss },
 	};
 
 	cr_assert_eq(
@@ -233,17 +232,21 @@ static struct pair *await_pair(uint32_t seat)
 	return pair;
 }
 
-Test(open_pairs, a_target_that_fails_when_seen_makes_the_pair_again)
+static void fail_target(uint32_t on_loss)
 {
+	int64_t until = now_ms() + LONG_MS;
 	struct kv kv = numbered_kv(7);
 	struct dfi_source *source;
 	struct pair *pair;
 	int ret;
 
-	create();
+	create(on_loss);
 	side.fails = 2;
 	open_side(OPEN_TARGET, 1, &real_ops);
 	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	/* It uses each pair as soon as it is there. */
+	while (side.n_made < 3 && now_ms() < until)
+		cr_assert_eq(dfi_source_flush(source), 0, "%s", dfi_errmsg());
 	pair = await_pair(0);
 	cr_assert_eq(side.n_made, 3);
 	cr_assert_eq(side.n_failed, 0, "a retry was refused");
@@ -260,7 +263,18 @@ Test(open_pairs, a_target_that_fails_when_seen_makes_the_pair_again)
 	close_side();
 }
 
-Test(open_pairs, a_source_that_fails_when_seen_gets_another_pair)
+Test(open_pairs, a_target_that_fails_when_seen_makes_the_pair_again)
+{
+	fail_target(DFI_ON_LOSS_DROP);
+}
+
+/* Nobody is lost: the source has heard nothing of that pair's target. */
+Test(open_pairs, a_target_that_fails_when_seen_harms_no_source)
+{
+	fail_target(DFI_ON_LOSS_FAIL);
+}
+
+static void fail_source(uint32_t on_loss)
 {
 	int64_t until = now_ms() + LONG_MS;
 	struct kv kv = numbered_kv(7);
@@ -269,7 +283,7 @@ Test(open_pairs, a_source_that_fails_when_seen_gets_another_pair)
 	const void *tuple;
 	int ret;
 
-	create();
+	create(on_loss);
 	target = open_target(rig.dfi, "f", 2, DFI_NONBLOCK);
 	side.fails = 2;
 	open_side(OPEN_SOURCE, 0, &real_ops);
@@ -289,6 +303,16 @@ Test(open_pairs, a_source_that_fails_when_seen_gets_another_pair)
 	cr_assert_eq(((const struct kv *)tuple)->val, numbered_kv(7).val);
 	close_side();
 	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+Test(open_pairs, a_source_that_fails_when_seen_gets_another_pair)
+{
+	fail_source(DFI_ON_LOSS_DROP);
+}
+
+Test(open_pairs, a_source_that_fails_when_seen_harms_no_target)
+{
+	fail_source(DFI_ON_LOSS_FAIL);
 }
 
 /* ---- Pairs that are unmade late ---------------------------------------- */
@@ -345,7 +369,7 @@ Test(open_pairs, a_pair_that_is_over_is_not_made_again)
 	struct pair *pair;
 	uint32_t i;
 
-	create();
+	create(DFI_ON_LOSS_DROP);
 	open_side(OPEN_TARGET, 0, &no_ops);
 	take_seat(&first, 1);
 	pair = await_pair(1);

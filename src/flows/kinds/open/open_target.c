@@ -106,11 +106,10 @@ static void take_pair(struct open_target *open, uint32_t seat)
 }
 
 /*
- * No more comes of a pair. type: how the source has left. Returns the pair, for
- * the helper.
+ * Hand a pair to the helper. Its ring has nothing more to take. type: how the
+ * source has left.
  */
-static struct pair *drop_taken(
-    struct open_target *open, uint32_t i, uint32_t type)
+static void retire(struct open_target *open, uint32_t i, uint32_t type)
 {
 	struct taken taken = open->taken[i];
 
@@ -119,12 +118,7 @@ static struct pair *drop_taken(
 	dfi__target_withdraw(taken.end);
 	open->taken[i] = open->taken[--open->n_taken];
 	open->current = open->in_a_row = 0;
-	return taken.pair;
-}
-
-static void retire(struct open_target *open, uint32_t i, uint32_t type)
-{
-	dfi__pairs_retire(&open->pairs, drop_taken(open, i, type));
+	dfi__pairs_retire(&open->pairs, taken.pair);
 }
 
 /* Under the lock: whether a source is there, or may still come. */
@@ -139,28 +133,6 @@ static bool expects_sources(const struct open_target *open)
 	return !seats->finished;
 }
 
-static void adopt(struct open_target *open)
-{
-	struct seat_watch *seats = &open->pairs.seats;
-	uint32_t changes = pairs_changes(&open->pairs), i;
-
-	if (changes == open->seen)
-		return;
-	open->seen = changes;
-	pthread_mutex_lock(&seats->lock);
-	for (i = 0; i < seats->n_others; i++)
-		take_pair(open, i);
-	open->ended = !expects_sources(open);
-	open->evicted = seats->seats.evicted;
-	pthread_mutex_unlock(&seats->lock);
-	/* Only the owner retires, so these states stay. */
-	for (i = open->n_taken; i-- > 0;)
-		if (atomic_peek(&open->taken[i].pair->stale))
-			retire(open, i, DFI_LOST);
-}
-
-/* ---- Segments ---------------------------------------------------------- */
-
 /* Note where each ring ends for a target that has failed; see intake.c. */
 static void stop_rings(struct open_target *open)
 {
@@ -172,6 +144,48 @@ static void stop_rings(struct open_target *open)
 		reader->stop = dfi__reader_arrived(reader);
 	}
 }
+
+/* The flow wants an error for a source that is gone without its end. */
+static void note_lost(struct dfi_target *target, int err, const char *text)
+{
+	if (target->flow.on_loss != DFI_ON_LOSS_FAIL || target->lost)
+		return;
+	target->lost = err;
+	snprintf(target->status_text, sizeof(target->status_text), "%s", text);
+}
+
+static void adopt(struct open_target *open)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	uint32_t changes = pairs_changes(&open->pairs), i;
+	char broke[ERROR_TEXT_SIZE];
+	bool lost = false;
+
+	if (changes == open->seen)
+		return;
+	open->seen = changes;
+	pthread_mutex_lock(&seats->lock);
+	for (i = 0; i < seats->n_others; i++) {
+		lost |= dfi__pairs_was_lost(&open->pairs, i);
+		take_pair(open, i);
+	}
+	if (lost)
+		memcpy(broke, open->pairs.broke, sizeof(broke));
+	open->ended = !expects_sources(open);
+	open->evicted = seats->seats.evicted;
+	pthread_mutex_unlock(&seats->lock);
+	if (unlikely(lost)) {
+		note_lost(open->target, -ECONNRESET, broke);
+		if (open->target->lost)
+			stop_rings(open);
+	}
+	/* Only the owner retires, so these states stay. */
+	for (i = open->n_taken; i-- > 0;)
+		if (atomic_peek(&open->taken[i].pair->stale))
+			retire(open, i, DFI_LOST);
+}
+
+/* ---- Segments ---------------------------------------------------------- */
 
 static bool is_unused(const struct dfi_target *end)
 {
@@ -186,24 +200,15 @@ static bool is_unused(const struct dfi_target *end)
 static int lose(struct dfi_target *target, uint32_t i, int err)
 {
 	struct open_target *open = open_target(target);
-	uint32_t seat;
+	const struct taken *taken = &open->taken[i];
 
-	if (target->flow.on_loss == DFI_ON_LOSS_FAIL && !target->lost) {
-		target->lost = err;
-		snprintf(target->status_text, sizeof(target->status_text), "%s",
-		    dfi_errmsg());
-	}
-	if (target->lost) {
-		retire(open, i, DFI_LOST);
+	/* The source may live: its side of the pair has failed. */
+	if (err != -ECONNRESET || target->lost || !is_unused(taken->end) ||
+	    !dfi__pairs_doubt(&open->pairs, taken->seat, taken->pair))
+		note_lost(target, err, dfi_errmsg());
+	retire(open, i, DFI_LOST);
+	if (target->lost)
 		stop_rings(open);
-	} else if (err == -ECONNRESET && is_unused(open->taken[i].end)) {
-		/* The source may live: its side of the pair has failed. */
-		seat = open->taken[i].seat;
-		dfi__pairs_again(
-		    &open->pairs, seat, drop_taken(open, i, DFI_LOST));
-	} else {
-		retire(open, i, DFI_LOST);
-	}
 	return 0;
 }
 

@@ -60,7 +60,9 @@ bool dfi__pairs_expected(const struct pairs *pairs, uint32_t seat)
 	for (i = 0; i < SEAT_PAIRS; i++)
 		if (of->pair[i].state != PAIR_NONE)
 			return true;
-	return holder && (holder != of->last || (id && id != of->last_id));
+	return holder &&
+	    (holder != of->last || (id && id != of->last_id) ||
+		holder == of->doubted);
 }
 
 /*
@@ -89,8 +91,11 @@ struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat)
 		    (!next || pair->number < next->number))
 			next = pair;
 	}
-	if (next)
+	if (next) {
 		next->state = PAIR_TAKEN;
+		if (next->incarnation == pairs->of[seat].doubted)
+			pairs->of[seat].doubted = 0;
+	}
 	return next;
 }
 
@@ -109,12 +114,32 @@ static void count_attempt(struct seat_pairs *of, uint64_t holder)
 	of->tried = holder;
 }
 
-void dfi__pairs_again(struct pairs *pairs, uint32_t seat, struct pair *pair)
+bool dfi__pairs_doubt(struct pairs *pairs, uint32_t seat, struct pair *pair)
 {
+	struct seat_pairs *of = &pairs->of[seat];
+	bool there;
+
 	pthread_mutex_lock(&pairs->seats.lock);
-	count_attempt(&pairs->of[seat], pair->incarnation);
+	there = seat_watch_holder(&pairs->seats, seat) == pair->incarnation;
+	if (there) {
+		of->doubted = pair->incarnation;
+		count_attempt(of, pair->incarnation);
+		snprintf(
+		    pairs->broke, sizeof(pairs->broke), "%s", dfi_errmsg());
+	}
 	pthread_mutex_unlock(&pairs->seats.lock);
-	dfi__pairs_retire(pairs, pair);
+	return there;
+}
+
+bool dfi__pairs_was_lost(struct pairs *pairs, uint32_t seat)
+{
+	struct seat_pairs *of = &pairs->of[seat];
+
+	if (!of->doubted ||
+	    seat_watch_holder(&pairs->seats, seat) == of->doubted)
+		return false;
+	of->doubted = 0;
+	return true;
 }
 
 const char *dfi__pairs_why(struct pairs *pairs, char text[PAIRS_WHY_SIZE])

@@ -60,6 +60,7 @@ struct seat_pairs {
 	int64_t try_at;    /* after a failure */
 	uint64_t tried;    /* of a target: with which holder it has failed */
 	uint32_t attempts; /* ... so often */
+	uint64_t doubted;  /* whose pair broke unused: dfi__pairs_doubt() */
 };
 
 struct pairs_ops {
@@ -82,7 +83,8 @@ struct pairs {
 	struct peers *sleeper; /* has the word in which the owner sleeps */
 	pthread_t helper;
 	bool has_helper, stops;
-	char why[ERROR_TEXT_SIZE]; /* why a pair was not made; or "" */
+	char why[ERROR_TEXT_SIZE];   /* why a pair was not made; or "" */
+	char broke[ERROR_TEXT_SIZE]; /* why the last pair was doubted */
 };
 
 /*
@@ -128,9 +130,17 @@ void dfi__pairs_retire(struct pairs *pairs, struct pair *pair);
 
 /*
  * For a target: the pair of that seat, which was taken, broke before a segment
- * came. Make it again if its source still holds the seat.
+ * came, for the reason in dfi_errmsg(). True: its source still holds the seat,
+ * so only its side of the pair may have failed, and the pair is made again. The
+ * owner retires it either way.
  */
-void dfi__pairs_again(struct pairs *pairs, uint32_t seat, struct pair *pair);
+bool dfi__pairs_doubt(struct pairs *pairs, uint32_t seat, struct pair *pair);
+
+/*
+ * Under the lock: whether the source that was doubted has left before its pair
+ * was made again: then it was lost, as pairs->broke says. Once.
+ */
+bool dfi__pairs_was_lost(struct pairs *pairs, uint32_t seat);
 
 /* How an owner waits for its pairs. */
 struct pairs_wait {
