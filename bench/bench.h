@@ -19,6 +19,7 @@ int bench_idle(int argc, char **argv);
 int bench_sequencer(int argc, char **argv);
 int bench_setup(int argc, char **argv);
 int bench_memory(int argc, char **argv);
+int bench_scale(int argc, char **argv);
 int bench_list(int argc, char **argv);
 int bench_run(int argc, char **argv);
 int bench_tcp(int argc, char **argv);

@@ -65,12 +65,32 @@ static bool write_file(const char *folder, const struct story *story, bool html)
 	return true;
 }
 
-/* Draw the figures, and write them beside the Markdown. */
+/* Draw a figure, and write it beside the Markdown. */
+static bool draw_figure(
+    const char *folder, struct chapter *chapter, uint32_t number)
+{
+	const struct experiment *experiment = chapter->experiment;
+	const struct figure *figure = experiment_figure(experiment, number);
+	char *name = chapter->file_names[number];
+	FILE *file;
+
+	chapter->svgs[number] = figure_draw(
+	    figure, json_object_get(chapter->result, "rows"));
+	if (!chapter->svgs[number])
+		return true;
+	snprintf(name, sizeof(chapter->file_names[0]), "%s-%s%s%s.svg",
+	    experiment->id, experiment->name, number ? "-" : "",
+	    number ? figure->y : "");
+	file = open_file(folder, name);
+	if (!file)
+		return false;
+	fputs(chapter->svgs[number], file);
+	return close_file(file, folder, name);
+}
+
 static bool draw(const char *folder, struct story *story)
 {
-	struct chapter *chapter;
-	FILE *file;
-	uint32_t i;
+	uint32_t i, number;
 
 	story->drawn = figure_can_draw();
 	if (!story->drawn) {
@@ -78,22 +98,10 @@ static bool draw(const char *folder, struct story *story)
 			 "(Debian: gnuplot-nox)");
 		return true;
 	}
-	for (i = 0; i < story->n; i++) {
-		chapter = &story->chapters[i];
-		chapter->svg = figure_draw(chapter->experiment,
-		    json_object_get(chapter->result, "rows"));
-		if (!chapter->svg)
-			continue;
-		snprintf(chapter->file_name, sizeof(chapter->file_name),
-		    "%s-%s.svg", chapter->experiment->id,
-		    chapter->experiment->name);
-		file = open_file(folder, chapter->file_name);
-		if (!file)
-			return false;
-		fputs(chapter->svg, file);
-		if (!close_file(file, folder, chapter->file_name))
-			return false;
-	}
+	for (i = 0; i < story->n; i++)
+		for (number = 0; number < MAX_FIGURES; number++)
+			if (!draw_figure(folder, &story->chapters[i], number))
+				return false;
 	return true;
 }
 
@@ -148,7 +156,7 @@ int bench_report(int argc, char **argv)
 	static struct story story;
 	const char *folder = NULL;
 	bool done, damaged = false;
-	uint32_t i;
+	uint32_t i, k;
 
 	if (options_check(&argp, argv))
 		return EX_USAGE;
@@ -158,7 +166,8 @@ int bench_report(int argc, char **argv)
 	    write_file(folder, &story, true);
 	for (i = 0; i < story.n; i++) {
 		json_decref(story.chapters[i].result);
-		free(story.chapters[i].svg);
+		for (k = 0; k < MAX_FIGURES; k++)
+			free(story.chapters[i].svgs[k]);
 	}
 	return done && !damaged ? 0 : 1;
 }

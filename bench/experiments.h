@@ -11,6 +11,7 @@
 
 #define MAX_STEPS 6
 #define MAX_CLAIMS 4
+#define MAX_FIGURES 4
 
 /* One command, whose rows get the member "series". */
 struct experiment_step {
@@ -53,8 +54,16 @@ struct experiment {
 	const char *skipped; /* why nobody can run it; NULL: it can run */
 	struct experiment_step steps[MAX_STEPS];
 	struct claim claims[MAX_CLAIMS];
-	struct figure figure;
+	struct figure figure, more_figures[MAX_FIGURES - 1];
 };
+
+/* The first figure, or one of the others, whose x may be NULL. */
+static inline const struct figure *experiment_figure(
+    const struct experiment *experiment, uint32_t number)
+{
+	return number ? &experiment->more_figures[number - 1]
+		      : &experiment->figure;
+}
 
 /* All experiments, in the order in which they are shown. */
 uint32_t experiments_count(void);

@@ -234,6 +234,44 @@ const struct experiment own_experiments[] = {
 		    "measure=batches baseline=send", NULL, 1, 0 },
 	    },
 	},
+	{
+	    .id = "B11",
+	    .name = "scale",
+	    .title = "Growing numbers of sources, targets and flows",
+	    .here = "1 to 1024 sources of one target, 1 to 256 targets of one "
+		    "source, 1 to 64 flows of one source and one target, and "
+		    "1 to 4096 declared sources, of which one attaches. One "
+		    "thread sends and one polls, in two contexts; 64 B.",
+	    .steps = {
+		{ "sources", "scale --of sources", 20, 2 },
+		{ "targets", "scale --of targets", 10, 2 },
+		{ "flows", "scale --of flows", 8, 2 },
+		{ "declared", "scale --of declared", 8, 2 },
+	    },
+	    .claims = {
+		{ "An empty poll of 1024 sources takes at most 1500 ns",
+		    "poll_ns", "of=sources count=1024", NULL, 0, 1500 },
+		{ "One of 1024 sources is heard within 3 us", "heard_us",
+		    "of=sources count=1024", NULL, 0, 3 },
+		{ "64 flows move half of what one moves", "value",
+		    "of=flows count=64", "of=flows count=1", 0.5, 0 },
+	    },
+	    .figure = {
+		.x = "count", .x_title = "endpoints or flows",
+		.y = "value", .y_title = "payload [GB/s]", .lines = "of",
+	    },
+	    .more_figures = {
+		{ .x = "count", .x_title = "endpoints or flows",
+		    .y = "poll_ns", .y_title = "empty poll [ns]",
+		    .lines = "of", .log_y = true },
+		{ .x = "count", .x_title = "endpoints or flows",
+		    .y = "heard_us", .y_title = "until one tuple is heard [us]",
+		    .lines = "of", .log_y = true },
+		{ .x = "count", .x_title = "endpoints or flows",
+		    .y = "memory_mib", .y_title = "memory of rings [MiB]",
+		    .lines = "of", .log_y = true },
+	    },
+	},
 };
 
 const uint32_t n_own_experiments = sizeof(own_experiments) /

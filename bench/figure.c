@@ -76,7 +76,7 @@ static void member_label(
 	    member, json_integer_value(value), true, number, sizeof(number));
 	if (strcmp(member, "segment_size") == 0)
 		snprintf(text, size, "segments of %s", number);
-	else if (strstr(member, "size"))
+	else if (strstr(member, "size") || strcmp(member, "count") == 0)
 		snprintf(text, size, "%s", number);
 	else
 		snprintf(text, size, "%s %s", number,
@@ -229,10 +229,9 @@ static unsigned key_height(const struct lines *lines)
 	return (unsigned)((lines->n + columns - 1) / columns) * 20;
 }
 
-static void write_commands(FILE *file, const struct experiment *experiment,
+static void write_commands(FILE *file, const struct figure *figure,
     struct lines *lines, const json_t *rows)
 {
-	const struct figure *figure = &experiment->figure;
 	uint32_t i;
 
 	fprintf(file,
@@ -351,14 +350,14 @@ static char *draw(struct drawing *drawing)
 	return svg;
 }
 
-char *figure_draw(const struct experiment *experiment, const json_t *rows)
+char *figure_draw(const struct figure *figure, const json_t *rows)
 {
-	struct lines lines = { .figure = &experiment->figure };
+	struct lines lines = { .figure = figure };
 	struct drawing drawing = { 0 };
 	char *svg = NULL;
 	size_t i;
 
-	if (!experiment->figure.x)
+	if (!figure->x)
 		return NULL;
 	for (i = 0; i < json_array_size(rows); i++)
 		line_of(&lines, json_array_get(rows, i));
@@ -367,7 +366,7 @@ char *figure_draw(const struct experiment *experiment, const json_t *rows)
 	drawing.commands = tmpfile();
 	drawing.svg = tmpfile();
 	if (drawing.commands && drawing.svg) {
-		write_commands(drawing.commands, experiment, &lines, rows);
+		write_commands(drawing.commands, figure, &lines, rows);
 		svg = draw(&drawing);
 	} else {
 		complain("cannot make a temporary file: %s", strerror(errno));

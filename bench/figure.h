@@ -10,11 +10,11 @@
 bool figure_can_draw(void);
 
 /*
- * Draw the figure of an experiment from its rows. Returns SVG text to free: it
+ * Draw a figure of an experiment from its rows. Returns SVG text to free: it
  * has the colours of the text around it, or of a page in light or dark. NULL:
  * no row can be drawn, or after a complaint.
  */
-char *figure_draw(const struct experiment *experiment, const json_t *rows);
+char *figure_draw(const struct figure *figure, const json_t *rows);
 
 /* Write the text that names a row by some of its members, with blanks. */
 void figure_label(

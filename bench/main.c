@@ -30,6 +30,7 @@ static const struct {
 	{ "tcp", bench_tcp, "flows over TCP beside other ways over TCP" },
 	{ "setup", bench_setup, "time to set up and remove a flow" },
 	{ "memory", bench_memory, "memory of the rings of a node, planned" },
+	{ "scale", bench_scale, "what grows with the number of endpoints" },
 	{ "list", bench_list, "experiments: what the paper shows, and ours" },
 	{ "run", bench_run, "experiments by name, with files of results" },
 	{ "report", bench_report, "a page of the results of run" },

@@ -151,6 +151,27 @@ struct memory_options {
 	uint32_t n_counts;
 };
 
+/* What grows in scale. */
+enum axis {
+	AXIS_SOURCES = 0, /* of one target */
+	AXIS_TARGETS,     /* of one source */
+	AXIS_FLOWS,       /* of one source and one target */
+	AXIS_DECLARED,    /* sources, of which one attaches */
+	N_AXES,
+};
+
+#define MAX_COUNTS 8
+
+struct scale_options {
+	struct common_options common;
+	uint32_t axis;               /* enum axis */
+	uint64_t counts[MAX_COUNTS]; /* a row for each */
+	uint32_t n_counts;
+	uint64_t iterations;
+};
+
+const char *axis_name(uint32_t axis);
+
 #define RUN_REPEAT 5
 
 struct run_options {
@@ -197,6 +218,7 @@ void sequencer_options_parse(
 void setup_options_parse(int argc, char **argv, struct setup_options *options);
 void memory_options_parse(
     int argc, char **argv, struct memory_options *options);
+void scale_options_parse(int argc, char **argv, struct scale_options *options);
 void run_options_parse(int argc, char **argv, struct run_options *options);
 void tcp_options_parse(int argc, char **argv, struct tcp_options *options);
 

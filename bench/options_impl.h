@@ -56,6 +56,8 @@ enum key {
 	KEY_RATE,
 	KEY_PAIRS,
 	KEY_MEASURE,
+	KEY_OF,
+	KEY_COUNTS,
 };
 
 /* The parser of common options, as a child of a subcommand's parser. */

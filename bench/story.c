@@ -228,7 +228,7 @@ static void write_claims(struct page *page, const json_t *result)
  */
 static const char *const what[] = { "series", "measure", "step", "how", "api",
 	"mode", "source_combining", "tuple_size", "nodes", "threads", "clients",
-	"sources", "targets", "wait" };
+	"count", "sources", "targets", "wait" };
 
 #define N_WHAT (sizeof(what) / sizeof(what[0]))
 #define N_WITH_SERIES (N_WHAT - 3)
@@ -305,16 +305,19 @@ static void write_commands(struct page *page, const json_t *commands)
 }
 
 /* The names of an experiment's baselines: "Dashed: raw, raw-routed." */
-static void caption_of(const struct chapter *chapter, char *text, size_t size)
+static void caption_of(const struct chapter *chapter,
+    const struct figure *figure, char *text, size_t size)
 {
 	struct standing standings[4];
-	const char *y = chapter->experiment->figure.y;
 	uint32_t i,
 	    n = standings_of(chapter->experiment,
 		json_object_get(chapter->result, "rows"), standings, 4);
 
 	snprintf(text, size, "%s.", chapter->experiment->title);
-	if (strcmp(y, "value") != 0)
+	if (figure != &chapter->experiment->figure)
+		snprintf(text, size, "%s: %s.", chapter->experiment->title,
+		    figure->y_title);
+	if (strcmp(figure->y, "value") != 0)
 		return;
 	for (i = 0; i < n; i++)
 		snprintf(text + strlen(text), size - strlen(text), "%s%s",
@@ -344,6 +347,7 @@ static void write_chapter(
 	const json_t *result = chapter->result;
 	const json_t *rows = json_object_get(result, "rows");
 	char text[TEXT_SIZE];
+	uint32_t i;
 
 	snprintf(text, sizeof(text), "%s: %s", chapter->experiment->id,
 	    text_of(result, "title"));
@@ -361,9 +365,13 @@ static void write_chapter(
 		    "A command failed, or the sums of sent and received tuples "
 		    "differ.");
 	write_claims(page, result);
-	if (chapter->svg) {
-		caption_of(chapter, text, sizeof(text));
-		page_drawing(page, chapter->svg, chapter->file_name, text);
+	for (i = 0; i < MAX_FIGURES; i++) {
+		if (!chapter->svgs[i])
+			continue;
+		caption_of(chapter, experiment_figure(chapter->experiment, i),
+		    text, sizeof(text));
+		page_drawing(
+		    page, chapter->svgs[i], chapter->file_names[i], text);
 	}
 	write_rows(page, rows);
 	write_commands(page, json_object_get(result, "commands"));

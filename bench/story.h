@@ -15,8 +15,8 @@
 struct chapter {
 	const struct experiment *experiment;
 	json_t *result;
-	char *svg; /* NULL: it has no drawing */
-	char file_name[128];
+	char *svgs[MAX_FIGURES]; /* NULL: there is no such drawing */
+	char file_names[MAX_FIGURES][128];
 };
 
 struct story {

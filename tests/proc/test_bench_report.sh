@@ -47,6 +47,12 @@ drawn=no
 if [ $drawn = yes ]; then
 	has results/report.html '<svg' '</svg>' 'Dashed: fetch-add.'
 	has results/report.md '![](B6-sequencer.svg)'
+	# An experiment may have several drawings.
+	mkdir several
+	"$bench" scale --counts 1,3 -D 2ms --repeat 1 --iterations 100 --json \
+		> several/B11-scale.json 2> err || fail "scale: $(cat err)"
+	reports several
+	has several/report.md '![](B11-scale.svg)' '![](B11-scale-poll_ns.svg)'
 	has results/B6-sequencer.svg prefers-color-scheme currentColor
 	! grep -q 'rgb( *1, *1, *1)' results/B6-sequencer.svg ||
 		fail "the colour of text is fixed"

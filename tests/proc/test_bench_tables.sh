@@ -43,11 +43,21 @@ idle -D 50ms
 sequencer --clients 1 --iterations 1000 --repeat 1
 setup --iterations 10
 memory
+scale --counts 1 -D 2ms --repeat 1 --iterations 100
 END
 runs latency "${trips[@]}" --wide
 for column in preempted verified '99.99 %\[ns\]'; do
 	grep -q "$column" out || fail "--wide lacks $column: $(cat out)"
 done
+
+# All endpoints of all axes send, and the sums of what arrives are right.
+for of in sources targets flows declared; do
+	runs scale --of $of --counts 1,3 -D 2ms --repeat 1 --iterations 100 --json
+	[ "$(grep -c '"verified": true' out)" = 2 ] || fail "scale of $of: $(cat out)"
+	grep -q '"count": 3,' out || fail "no three $of: $(cat out)"
+done
+refused "--of 'nodes'" scale --of nodes
+refused "--counts '1,4097'" scale --counts 1,4097
 
 # Sizes, and durations.
 runs shuffle -a --api claim --bytes 64K --repeat 1 --no-baseline --csv
