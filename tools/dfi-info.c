@@ -38,6 +38,8 @@ static const char *const routings[] = { "hash", "radix", "range", "round-robin",
 static const char *const kinds[] = { "unknown", "shuffle", "replicate",
 	"combine" };
 static const char *const replications[] = { "none", "naive", "multicast" };
+static const char *const memberships[] = { "closed", "open" };
+static const char *const on_losses[] = { "fail", "drop", "replay" };
 static const char *const losses[] = { "recover", "notify" };
 static const char *const origins[] = { "default", "environment", "attribute" };
 static const char *const transports[] = { "default", "auto", "shm", "verbs" };
@@ -50,13 +52,14 @@ static const char *word(const char *const *words, size_t n, uint32_t i)
 
 #define WORD(words, i) word(words, sizeof(words) / sizeof((words)[0]), i)
 
-static json_t *flow_json(const struct dfi_flow_info *info)
+static json_t *flow_json(struct dfi *dfi, const struct dfi_flow_info *info)
 {
 	char instance[17];
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, info->instance);
 	return json_pack("{ss ss ss ss ss ss sb ss si so sb ss ss si si si si "
-			 "si si si sI so so so si si si ss ss ss}",
+			 "si si si sI so so so si si si ss ss ss ss ss si si "
+			 "sb so}",
 	    "name", info->name, "instance", instance, "kind",
 	    WORD(kinds, info->kind), "goal", WORD(goals, info->goal), "routing",
 	    info->kind == DFI_REPLICATE && !info->routing
@@ -83,7 +86,12 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 	    "combiners", (int)info->n_combiners, "attached_combiners",
 	    (int)info->attached_combiners, "missing_sources",
 	    info->missing_sources, "missing_targets", info->missing_targets,
-	    "missing_combiners", info->missing_combiners);
+	    "missing_combiners", info->missing_combiners, "membership",
+	    WORD(memberships, info->membership), "on_loss",
+	    info->membership ? WORD(on_losses, info->on_loss) : "none",
+	    "min_sources", (int)info->min_sources, "min_targets",
+	    (int)info->min_targets, "finished", (int)info->finished, "members",
+	    info_members_json(dfi, info));
 }
 
 /* Returns how a replicate flow chooses target sets, or NULL. */
@@ -125,7 +133,30 @@ static void print_attached(
 	    missing[0] ? "; missing: " : "", missing);
 }
 
+/* "  sources   1 of 3 seats are held; pushes wait for 2" */
+static void print_seats(
+    const char *role, uint32_t n, uint32_t of, uint32_t least)
+{
+	printf("  %-9s %u of %u seats are held", role, n, of);
+	if (least)
+		printf("; pushes wait for %u", least);
+	printf("\n");
+}
+
+/* Who must be there, and who is. */
+static int print_open(struct dfi *dfi, const struct dfi_flow_info *info)
+{
+	printf("  open      on loss: %s%s\n", WORD(on_losses, info->on_loss),
+	    info->finished ? "; finished: no more sources can come" : "");
+	print_seats("sources", info->attached_sources, info->n_sources,
+	    info->min_sources);
+	print_seats("targets", info->attached_targets, info->n_targets,
+	    info->min_targets);
+	return info_print_members(dfi, info);
+}
+
 struct flow_list {
+	struct dfi *dfi;
 	json_t *rows; /* NULL: print text */
 	size_t n;     /* flows so far */
 };
@@ -134,10 +165,11 @@ static int add_flow(void *arg, const struct dfi_flow_info *info)
 {
 	struct flow_list *list = arg;
 	char text[INFO_TEXT_SIZE];
+	int ret;
 
 	list->n++;
 	if (list->rows)
-		return info_append(list->rows, flow_json(info));
+		return info_append(list->rows, flow_json(list->dfi, info));
 	print_kind(info);
 	printf("%s%s%s%s\n",
 	    info->flags & DFI_FLOW_PERSISTENT ? ", persistent" : "",
@@ -149,15 +181,19 @@ static int add_flow(void *arg, const struct dfi_flow_info *info)
 		    info->gap_timeout_us);
 	printf("  schema    %s (%u bytes)\n",
 	    escape_text(text, sizeof(text), info->schema), info->tuple_size);
-	print_attached("sources", info->attached_sources, info->n_sources,
-	    info->missing_sources);
+	if (info->membership && (ret = print_open(list->dfi, info)) < 0)
+		return ret;
+	if (!info->membership)
+		print_attached("sources", info->attached_sources,
+		    info->n_sources, info->missing_sources);
 	if (info->fan_in)
 		print_attached("combiners", info->attached_combiners,
 		    info->n_combiners, info->missing_combiners);
 	if (info->fan_in)
 		printf("  tree      fan-in %u\n", info->fan_in);
-	print_attached("targets", info->attached_targets, info->n_targets,
-	    info->missing_targets);
+	if (!info->membership)
+		print_attached("targets", info->attached_targets,
+		    info->n_targets, info->missing_targets);
 	printf("  rings     %u x %u bytes\n", info->segment_count,
 	    info->segment_size);
 	if (info->devices[0])
@@ -312,7 +348,7 @@ static int list_stats(struct dfi *dfi, json_t *rows)
 
 static int list(struct dfi *dfi, const struct options *options, json_t *rows)
 {
-	struct flow_list found = { .rows = rows };
+	struct flow_list found = { .dfi = dfi, .rows = rows };
 	const char *what = options->what;
 	int ret;
 

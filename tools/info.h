@@ -25,6 +25,11 @@ json_t *info_optional_json(const char *text);
 /* Append row and take it; row may be NULL. Returns 0 or NO_JSON. */
 int info_append(json_t *rows, json_t *row);
 
+/* The members of an open flow, or null. */
+json_t *info_members_json(struct dfi *dfi, const struct dfi_flow_info *flow);
+/* A line for each. Returns what dfi_member_list() does. */
+int info_print_members(struct dfi *dfi, const struct dfi_flow_info *flow);
+
 /*
  * "stat": list counters of all contexts except the given one; rows NULL: as
  * text. Returns what dfi_stats_list() does, or NO_JSON. seconds: since the

@@ -144,6 +144,12 @@ struct dfi_flow_info {
 	char missing_sources[128];
 	char missing_targets[128];
 	char missing_combiners[128];
+	/*
+	 * Of an open flow, else 0: what was declared (open_flow.h), and 1 after
+	 * dfi_flow_finish(). dfi_member_list() says who is there.
+	 */
+	uint32_t membership, on_loss, min_sources, min_targets;
+	uint32_t finished, reserved_2;
 };
 
 /* Look a flow up. Any thread. -ENOENT: no such flow. */

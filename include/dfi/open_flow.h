@@ -76,6 +76,26 @@ DFI_API int dfi_target_seat(const struct dfi_target *target);
  */
 DFI_API int dfi_source_dropped(const struct dfi_source *source, uint64_t *n);
 
+/* Who holds a seat of an open flow. */
+struct dfi_member_info {
+	uint32_t role; /* DFI_ROLE_SOURCE or DFI_ROLE_TARGET (stats.h) */
+	uint32_t seat;
+	uint64_t incarnation; /* as in its events (event.h) */
+	char node[64], host[64];
+	uint32_t pid;
+	uint32_t n_peers; /* with whom it has a ring that both have open */
+	char peers[128];  /* ... "0, 2-5"; a long list ends in "..." */
+	uint64_t reserved[4];
+};
+
+/*
+ * Call fn for each seat of an open flow that somebody holds, sources first, in
+ * the order of seats. fn returns 0, or what ends the list. -ENOENT: there is no
+ * such flow. -EPROTOTYPE: it is not open.
+ */
+DFI_API int dfi_member_list(struct dfi *dfi, const char *name,
+    int (*fn)(void *arg, const struct dfi_member_info *info), void *arg);
+
 DFI_END_DECLS
 
 #endif

@@ -276,7 +276,7 @@ static void pin_flow_needs(void)
 
 static void pin_flow_info(void)
 {
-	PIN_SIZE(dfi_flow_info, 3080);
+	PIN_SIZE(dfi_flow_info, 3104);
 	PIN(dfi_flow_info, name, 0, 128);
 	PIN(dfi_flow_info, creator, 128, 160);
 	PIN(dfi_flow_info, instance, 288, 8);
@@ -309,6 +309,23 @@ static void pin_flow_info(void)
 	PIN(dfi_flow_info, missing_sources, 2696, 128);
 	PIN(dfi_flow_info, missing_targets, 2824, 128);
 	PIN(dfi_flow_info, missing_combiners, 2952, 128);
+	PIN(dfi_flow_info, membership, 3080, 4);
+	PIN(dfi_flow_info, on_loss, 3084, 4);
+	PIN(dfi_flow_info, min_sources, 3088, 4);
+	PIN(dfi_flow_info, min_targets, 3092, 4);
+	PIN(dfi_flow_info, finished, 3096, 4);
+	PIN(dfi_flow_info, reserved_2, 3100, 4);
+
+	PIN_SIZE(dfi_member_info, 312);
+	PIN(dfi_member_info, role, 0, 4);
+	PIN(dfi_member_info, seat, 4, 4);
+	PIN(dfi_member_info, incarnation, 8, 8);
+	PIN(dfi_member_info, node, 16, 64);
+	PIN(dfi_member_info, host, 80, 64);
+	PIN(dfi_member_info, pid, 144, 4);
+	PIN(dfi_member_info, n_peers, 148, 4);
+	PIN(dfi_member_info, peers, 152, 128);
+	PIN(dfi_member_info, reserved, 280, 32);
 
 	PIN_SIZE(dfi_node_info, 152);
 	PIN(dfi_node_info, name, 0, 64);

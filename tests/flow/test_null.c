@@ -92,6 +92,9 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_flow_estimate(dfi, &flow_attr, NULL), "estimate is NULL")       \
 	X(dfi_flow_finish(NULL, "f"), "context")                              \
 	X(dfi_flow_finish(dfi, NULL), "name is NULL")                         \
+	X(dfi_member_list(NULL, "f", NULL, NULL), "context")                  \
+	X(dfi_member_list(dfi, NULL, NULL, NULL), "name is NULL")             \
+	X(dfi_member_list(dfi, "f", NULL, NULL), "fn is NULL")                \
 	X(dfi_flow_result_schema(NULL, "f", &out.schema), "context")          \
 	X(dfi_flow_result_schema(dfi, NULL, &out.schema), "name is NULL")     \
 	X(dfi_flow_result_schema(dfi, "f", NULL), "schema is NULL")           \

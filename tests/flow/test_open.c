@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <string.h>
 
 #include "flow_help.h"
@@ -858,6 +859,88 @@ Test(open, a_source_hears_of_its_targets)
 	close_target(t);
 	cr_assert_eq(event_of(s).type, DFI_LOST);
 	close_source(s);
+}
+
+struct member_list {
+	struct dfi_member_info at[2 * SEATS];
+	uint32_t n;
+};
+
+static int keep_member(void *arg, const struct dfi_member_info *info)
+{
+	struct member_list *list = arg;
+
+	list->at[list->n++] = *info;
+	return list->n == 2 * SEATS;
+}
+
+static struct member_list members(void)
+{
+	struct member_list list = { .n = 0 };
+
+	cr_assert_eq(dfi_member_list(rig.dfi, "f", keep_member, &list), 0, "%s",
+	    dfi_errmsg());
+	return list;
+}
+
+static void expect_member(const struct dfi_member_info *info, uint32_t role,
+    uint32_t seat, uint64_t incarnation, const char *peers)
+{
+	cr_assert_eq(info->role, role);
+	cr_assert_eq(info->seat, seat);
+	cr_assert_eq(info->incarnation, incarnation);
+	cr_assert_eq(info->pid, (uint32_t)getpid());
+	cr_assert_str_eq(info->peers, peers);
+}
+
+Test(open, who_holds_seats_is_listed)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	uint64_t incarnations[3] = { 0 };
+	struct dfi_target *targets[3];
+	struct member_list list;
+	struct dfi_flow_info info;
+	struct dfi_source *s;
+	struct dfi_event event;
+	uint32_t i;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	cr_assert_eq(members().n, 0);
+	attr.flags = DFI_EVENTS | DFI_NONBLOCK;
+	cr_assert_eq(
+	    dfi_source_open(rig.dfi, "f", 1, &attr, &s), 0, "%s", dfi_errmsg());
+	for (i = 0; i < 3; i++)
+		targets[i] = target(i + (i == 2));
+	for (i = 0; i < 3; i++) {
+		event = event_of(s);
+		incarnations[event.seat - (event.seat == 3)] =
+		    event.incarnation;
+	}
+	list = members();
+	cr_assert_eq(list.n, 4);
+	expect_member(
+	    &list.at[0], DFI_ROLE_SOURCE, 1, list.at[0].incarnation, "0-1, 3");
+	cr_assert_neq(list.at[0].incarnation, 0);
+	cr_assert_eq(list.at[0].n_peers, 3);
+	for (i = 0; i < 3; i++)
+		expect_member(&list.at[1 + i], DFI_ROLE_TARGET, i + (i == 2),
+		    incarnations[i], "1");
+	finish();
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
+	cr_assert_eq(info.membership, DFI_MEMBERS_OPEN);
+	cr_assert_eq(info.on_loss, DFI_ON_LOSS_DROP);
+	cr_assert_eq(info.finished, 1);
+	close_source(s);
+	list = members();
+	cr_assert_eq(list.n, 3);
+	expect_member(&list.at[0], DFI_ROLE_TARGET, 0, incarnations[0], "");
+	for (i = 0; i < 3; i++)
+		close_target(targets[i]);
+	create_kv_flow(rig.dfi, "closed", 1, 1, SEGMENT, RING);
+	assert_error(dfi_member_list(rig.dfi, "closed", keep_member, &list),
+	    -EPROTOTYPE, "not open");
+	assert_error(dfi_member_list(rig.dfi, "none", keep_member, &list),
+	    -ENOENT, "none");
 }
 
 Test(open, who_has_not_asked_has_no_events)

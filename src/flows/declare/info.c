@@ -11,6 +11,7 @@
 #include "combine_flow.h"
 #include "flows/context/context.h"
 #include "flows/descriptor/descriptor.h"
+#include "present.h"
 #include "tree.h"
 
 static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
@@ -42,6 +43,10 @@ static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
 	info->gap_timeout_us = flow->gap_timeout_us;
 	info->fan_in = flow->fan_in;
 	info->n_combiners = dfi__tree_size(flow);
+	info->membership = flow->membership;
+	info->on_loss = flow->on_loss;
+	info->min_sources = flow->min_sources;
+	info->min_targets = flow->min_targets;
 	info->ring_bytes = dfi__flow_slots_geometry(flow).ring_size;
 	dfi__schema_text(flow->schema, info->schema, sizeof(info->schema));
 	for (i = 0; i < flow->n_keys; i++) {
@@ -67,48 +72,6 @@ static void add_way(const char *role, const struct registry_value *value,
 	    "%s%s %u: %s", used ? "; " : "", role, index, endpoint.device);
 }
 
-/* Which endpoints of one role have an entry. */
-struct present {
-	uint64_t bits[DFI_MAX_ENDPOINTS / 64];
-};
-
-static void set_present(struct present *present, uint64_t index)
-{
-	if (index < DFI_MAX_ENDPOINTS)
-		present->bits[index / 64] |= UINT64_C(1) << index % 64;
-}
-
-static bool is_present(const struct present *present, uint32_t index)
-{
-	return present->bits[index / 64] >> index % 64 & 1;
-}
-
-/* List those of n that are not present, as "0, 2-5". */
-static void list_missing(
-    const struct present *present, uint32_t n, char *text, size_t size)
-{
-	static const char cut[] = ", ...";
-	uint32_t first, last;
-	size_t used = 0;
-	char piece[32];
-
-	for (first = 0; first < n; first = last + 1) {
-		last = first;
-		if (is_present(present, first))
-			continue;
-		while (last + 1 < n && !is_present(present, last + 1))
-			last++;
-		snprintf(piece, sizeof(piece),
-		    last > first ? "%s%u-%u" : "%s%u", used ? ", " : "", first,
-		    last);
-		if (used + strlen(piece) + sizeof(cut) > size) {
-			snprintf(text + used, size - used, "%s", cut);
-			return;
-		}
-		used += (size_t)snprintf(text + used, size - used, "%s", piece);
-	}
-}
-
 /* The endpoints of a flow that have an entry. */
 struct attached {
 	struct present sources, targets, combiners;
@@ -125,13 +88,13 @@ static void count_in_tree(const struct flow *flow,
 
 	if (!strncmp(end, "/targets/", strlen("/targets/"))) {
 		info->attached_combiners++;
-		set_present(&attached->combiners, combiner);
+		present_set(&attached->combiners, combiner);
 		add_way("combiner", value, info);
 	} else if (combiner < dfi__tree_size(flow) &&
 	    dfi__tree_takes_sources(flow, (uint32_t)combiner)) {
 		info->attached_sources++;
 		if (dfi__endpoint_index(value->key, &input))
-			set_present(&attached->sources,
+			present_set(&attached->sources,
 			    combiner * flow->fan_in + input);
 		add_way("source", value, info);
 	}
@@ -142,7 +105,7 @@ static void add_present(struct present *present, const char *key)
 	uint32_t index;
 
 	if (dfi__endpoint_index(key, &index))
-		set_present(present, index);
+		present_set(present, index);
 }
 
 /* Count the flow's endpoint entries among values. */
@@ -151,14 +114,18 @@ static void count_endpoints(const struct flow *flow,
 {
 	char sources[KEY_SIZE], targets[KEY_SIZE], combiners[KEY_SIZE];
 	struct attached attached = { 0 };
+	char finished[KEY_SIZE];
 	const char *key;
 	size_t i;
 
+	dfi__flow_finished_key(finished, flow);
 	dfi__endpoint_prefix(sources, flow, "source");
 	dfi__endpoint_prefix(targets, flow, "target");
 	dfi__endpoint_prefix(combiners, flow, "combiner");
 	for (i = 0; i < n; i++) {
 		key = values[i].key;
+		if (flow->membership && !strcmp(key, finished))
+			info->finished = 1;
 		if (!strncmp(key, targets, strlen(targets))) {
 			info->attached_targets++;
 			add_present(&attached.targets, key);
@@ -174,11 +141,11 @@ static void count_endpoints(const struct flow *flow,
 			add_way("source", &values[i], info);
 		}
 	}
-	list_missing(&attached.sources, flow->n_sources, info->missing_sources,
-	    sizeof(info->missing_sources));
-	list_missing(&attached.targets, flow->n_targets, info->missing_targets,
-	    sizeof(info->missing_targets));
-	list_missing(&attached.combiners, dfi__tree_size(flow),
+	dfi__present_list(&attached.sources, flow->n_sources, false,
+	    info->missing_sources, sizeof(info->missing_sources));
+	dfi__present_list(&attached.targets, flow->n_targets, false,
+	    info->missing_targets, sizeof(info->missing_targets));
+	dfi__present_list(&attached.combiners, dfi__tree_size(flow), false,
 	    info->missing_combiners, sizeof(info->missing_combiners));
 }
 
