@@ -78,15 +78,21 @@ static bool is_whole(const struct judge *judge, uint32_t id)
 	    !at->close_ret && (is_source(judge, id) || at->ended);
 }
 
-/* Whether b was lost while a was there, or before a failed. */
+/*
+ * Whether b was lost while a was there, or before a failed. One that was
+ * stopped beyond its lease may have been lost at any time since.
+ */
 static bool loses(const struct judge *judge, uint32_t a, uint32_t b)
 {
 	const struct stay_board *at = stay(judge, a), *lost = stay(judge, b);
 	int64_t gone = atomic_load(&lost->gone_ns);
 	int64_t end = at->failed_ns ? at->failed_ns : at->closed_ns;
 
-	return is_source(judge, a) != is_source(judge, b) &&
-	    has_been(judge, b) && !is_whole(judge, b) && gone &&
+	if (is_source(judge, a) == is_source(judge, b) || !has_been(judge, b))
+		return false;
+	if (is_excused(judge, b))
+		return true;
+	return !is_whole(judge, b) && gone &&
 	    gone >= atomic_load(&at->opening_ns) &&
 	    (!end ||
 		(at->failed_ns ? gone : atomic_load(&lost->opening_ns)) <= end);
