@@ -707,3 +707,78 @@ Test(group, has_timeouts)
 	cr_assert_eq(dfi_target_close(first), 0);
 	close_both();
 }
+
+/* ---- Polls of many sources --------------------------------------------- */
+
+#define MANY 40
+
+TestSuite(poll_of_many, .init = setup, .fini = teardown, .timeout = 300);
+
+static struct dfi_source *many[MANY];
+
+static void open_many(void)
+{
+	uint32_t i;
+
+	create_kv_flow(rig.dfi, "f", MANY, 1, 4, 4);
+	target = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	for (i = 0; i < MANY; i++)
+		many[i] = open_source(rig.dfi, "f", i, DFI_NONBLOCK);
+}
+
+static int poll_once(void)
+{
+	const void *tuple;
+
+	return dfi_target_consume(target, &tuple);
+}
+
+static bool ends(void *arg)
+{
+	*(int *)arg = poll_once();
+	return *(int *)arg != -EAGAIN;
+}
+
+/* The end of the last source comes long after the others. */
+Test(poll_of_many, finds_the_end_of_each)
+{
+	struct kv kv = { 1, 1 };
+	const void *tuple;
+	uint32_t i;
+	int ret;
+
+	open_many();
+	cr_assert_eq(poll_once(), -EAGAIN);
+	for (i = 0; i < MANY; i++) {
+		cr_assert_eq(dfi_source_push(many[i], &kv), 0);
+		if (i)
+			cr_assert_eq(dfi_source_close(many[i]), 0);
+	}
+	cr_assert_eq(dfi_source_flush(many[0]), 0);
+	for (i = 0; i < MANY; i++)
+		cr_assert_eq(
+		    consume_soon(target, &tuple), 1, "%u: %s", i, dfi_errmsg());
+	for (i = 0; i < 1000; i++)
+		cr_assert_eq(poll_once(), -EAGAIN);
+	cr_assert_eq(dfi_source_close(many[0]), 0);
+	cr_assert(eventually(ends, &ret));
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+Test(poll_of_many, finds_that_one_has_aborted)
+{
+	uint32_t i;
+	int ret;
+
+	open_many();
+	for (i = 0; i < 1000; i++)
+		cr_assert_eq(poll_once(), -EAGAIN);
+	dfi_source_abort(many[MANY - 1]);
+	cr_assert_eq(dfi_source_close(many[MANY - 1]), -ECANCELED);
+	cr_assert(eventually(ends, &ret));
+	assert_error(ret, -ECANCELED, "source 39", "aborted");
+	for (i = 0; i < MANY - 1; i++)
+		cr_assert_eq(dfi_source_close(many[i]), 0);
+	cr_assert_eq(dfi_target_close(target), -ECANCELED);
+}

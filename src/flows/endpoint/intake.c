@@ -114,6 +114,36 @@ static inline int find_next(struct dfi_target *target, uint32_t *ring)
 	return ret < 0 ? dfi__target_damaged(target, *ring, ret) : 0;
 }
 
+/*
+ * Whether a poll that finds no segment is one of many, of memory only. What
+ * comes while it looks at the rest, the next one finds.
+ */
+static inline bool only_polls(const struct dfi_target *target)
+{
+	return target->flags & DFI_NONBLOCK && !target->group &&
+	    !target->notify && !target->in_order && !target->region->exports &&
+	    !target->kind->intake.follows;
+}
+
+/*
+ * The rest of such a poll: 1 for another look, 0 for the end of the flow, or an
+ * error, mostly -EAGAIN.
+ */
+static int finish_poll(struct dfi_target *target)
+{
+	int ret = dfi__target_check_ends(target);
+
+	if (ret < 0)
+		return ret;
+	if (unlikely(target->lost))
+		return 1;
+	if (unlikely(target->n_open == target->n_held))
+		return 0;
+	if (target_interrupted(target))
+		return dfi__target_interrupted(target);
+	return dfi__target_found_none(target);
+}
+
 bool dfi__target_has_segment(struct dfi_target *target)
 {
 	uint32_t ring;
@@ -196,6 +226,12 @@ int dfi__target_input(struct dfi_target *target)
 		if (likely(ring < target->n_readers)) {
 			ret = take(target, ring);
 			if (likely(ret))
+				return ret;
+			continue;
+		}
+		if (only_polls(target)) {
+			ret = finish_poll(target);
+			if (ret <= 0)
 				return ret;
 			continue;
 		}

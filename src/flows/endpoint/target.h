@@ -69,6 +69,7 @@ struct dfi_target {
 	uint32_t seen_changes; /* the last of target_changes() */
 	uint32_t flags;
 	uint32_t empty_polls; /* of a nonblocking handle */
+	int64_t ends_due;     /* see dfi__target_check_ends() */
 	uint32_t open_timeout_ms;
 	char status_text[ERROR_TEXT_SIZE];
 	struct wait_policy wait;
@@ -181,6 +182,12 @@ int dfi__target_report_gap(struct dfi_target *target, uint32_t source);
  * ends the flow at once.
  */
 int dfi__target_check_sources(struct dfi_target *target);
+
+/*
+ * The part of this check that no change announces: the end marks. With many
+ * rings it is due only now and then.
+ */
+int dfi__target_check_ends(struct dfi_target *target);
 
 /* peers.why_lost() of its sources. */
 const char *dfi__target_why_lost(const struct peers *sources, uint32_t source);

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "base/error.h"
 #include "await.h"
@@ -184,6 +185,44 @@ static int check_source(struct dfi_target *target, uint32_t source)
 		lose(target, dfi__peers_lost(&target->sources, source));
 	}
 	return 0;
+}
+
+/*
+ * A poll of more rings than this looks at the end marks only this often. They
+ * lie in lines of their own, so looking at all of them takes as long as looking
+ * for segments, and a source ends once.
+ */
+#define ENDS_RINGS 16
+#define ENDS_NS (INT64_C(50) * 1000)
+
+/* Whether it is time to look at the end marks. */
+static bool ends_are_due(struct dfi_target *target)
+{
+	int64_t now;
+
+	if (target->n_readers <= ENDS_RINGS)
+		return true;
+	now = clock_now_ns();
+	if (now < target->ends_due)
+		return false;
+	target->ends_due = now + ENDS_NS;
+	return true;
+}
+
+int dfi__target_check_ends(struct dfi_target *target)
+{
+	const struct reader *reader = target->readers;
+	bool due = ends_are_due(target);
+	uint32_t i;
+	int ret = 0;
+
+	if (unlikely(dfi__peers_cannot_attach(&target->sources)))
+		return dfi__target_check_sources(target);
+	for (i = 0; due && !ret && !target->lost && i < target->n_readers;
+	     i++, reader++)
+		if (unlikely(!reader->end && reader_end_marked(reader)))
+			ret = check_source(target, i);
+	return ret;
 }
 
 /* A source has not attached, and can't any more. */
