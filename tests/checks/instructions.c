@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Moves tuples over shared memory in each way that there is, for
- * instructions.sh, which runs this program under callgrind. callgrind counts
- * the instructions of count_this(), writes their number when count_ends()
- * returns, and begins again. One thread fills rings and drains them, so no call
- * waits. Each way runs three times: to warm up, some rounds, and twice as many.
- * The difference of the last two is without what happens only once.
+ * instructions.sh. One thread fills rings and drains them, so no call waits.
  *
  * instructions [WAY]: with its name, only that one.
  */
 #include <err.h>
 #include <errno.h>
-#include <gnu/libc-version.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <dfi/dfi.h>
+
+#include "count_this.h"
 
 enum {
 	SEGMENT = 8192,
@@ -297,21 +294,6 @@ static void open_flow(const struct way *way, const char *name,
 	check(dfi_source_open(dfi, name, 0, &source_attr, from));
 }
 
-/* callgrind finds these two by their names. */
-__attribute__((noinline)) void count_this(void (*work)(uint32_t n), uint32_t n);
-__attribute__((noinline)) void count_ends(void);
-
-__attribute__((noinline)) void count_this(void (*work)(uint32_t n), uint32_t n)
-{
-	work(n);
-	__asm__ volatile("" : : : "memory"); /* not a jump */
-}
-
-__attribute__((noinline)) void count_ends(void)
-{
-	__asm__ volatile("" : : : "memory");
-}
-
 static void run_rounds(const struct way *way, uint32_t n_rounds)
 {
 	uint32_t n = BYTES / way->tuple_size;
@@ -364,9 +346,7 @@ int main(int argc, char **argv)
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_registry *registry;
 
-	/* What the figures depend on, besides the code. */
-	printf("%s, glibc %s%s\n", BUILT_BY, gnu_get_libc_version(),
-	    __builtin_cpu_supports("avx2") ? ", AVX2" : "");
+	count_begins();
 	check(dfi_registry_start(NULL, &registry));
 	attr.registry = dfi_registry_address(registry);
 	check(dfi_open(&attr, &dfi));

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # instructions.sh PROGRAM [--update | WAY]: the calls that move tuples take as many
-# instructions as instructions.txt says, with a tolerance of 2 % either way. PROGRAM is
-# build/tests/checks/instructions, which callgrind runs, so the counts do not depend on how
-# busy the machine is. Skipped without valgrind, and where the program was not built or does
+# instructions as PROGRAM's table says (instructions.txt, instructions_verbs.txt), with a
+# tolerance of 2 % either way. PROGRAM is build/tests/checks/instructions, or
+# instructions_verbs beside it. callgrind runs it, so the counts do not depend on how busy
+# the machine is. Skipped without valgrind, and where the program was not built or does
 # not run as the table's first line says.
 #
 # --update writes the table anew; commit it with the change that it measures. With the name
@@ -13,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 program=$1 option=${2-}
-table=tests/checks/instructions.txt
+table=tests/checks/${program##*/}.txt
 if ! command -v valgrind > /dev/null; then
 	echo "skipped: there is no valgrind"
 	exit 77
@@ -57,7 +58,7 @@ run=1
 	done < <(tail -n +2 "$work/ways")
 } > "$work/table"
 [ "$run" -gt 1 ] || {
-	echo "there is no way '$option': instructions.txt has their names"
+	echo "there is no way '$option': $table has their names"
 	exit 1
 }
 

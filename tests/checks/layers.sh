@@ -69,7 +69,7 @@ allowed() # FILE INCLUDED
 	common/*)
 		[[ $included == common/* ]] ;;
 	tests/unit/* | tests/stress/* | tests/fuzz/* | tests/transport/* | \
-		tests/proc/other_module.c)
+		tests/proc/other_module.c | tests/checks/instructions_verbs.c)
 		[[ $included == src/* || $included == bench/* ||
 			$included == common/* || $included == examples/* ||
 			$included == tests/* ]] ;;
