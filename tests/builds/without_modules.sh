@@ -155,6 +155,14 @@ step "all in libdfi.a: configure" "$cmake" -S . -B "$tmp/build" -DDFI_STATIC_ALL
 	-DDFI_BUILD_BENCH=OFF -DDFI_BUILD_EXAMPLES=OFF
 step "all in libdfi.a: build" "$cmake" --build "$tmp/build"
 step "all in libdfi.a: install" "$cmake" --install "$tmp/build" --prefix "$tmp/prefix"
+# The CMake package says the same as pkg-config below: what its static target needs.
+step "all in libdfi.a: CMake package: configure" "$cmake" -S tests/checks/consumer \
+	-B "$tmp/consumer" -DCMAKE_PREFIX_PATH="$tmp/prefix" -DCMAKE_C_COMPILER="$cc"
+step "all in libdfi.a: CMake package: build" "$cmake" --build "$tmp/consumer"
+step "all in libdfi.a: CMake package: a flow over libfabric" env DFI_TRANSPORT=ofi \
+	"$tmp/consumer/consumer_static"
+step "all in libdfi.a: CMake package: the program needs libfabric itself" \
+	grep -q libfabric <(ldd "$tmp/consumer/consumer_static")
 find "$tmp/prefix" -name 'libdfi*.so*' -delete
 use_static hello examples/hello_flow.c
 step "all in libdfi.a: hello_flow has no libdfi.so" has_no_module
