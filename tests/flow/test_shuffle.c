@@ -416,3 +416,39 @@ Test(shuffle, removed_flow_goes_on_between_those_attached)
 	expect_number(target, 7);
 	end_target(target);
 }
+
+/* KiB of shared memory that this process has mapped and touched. */
+static long touched_kib(void)
+{
+	FILE *status = fopen("/proc/self/status", "r");
+	char line[128];
+	long kib = -1;
+
+	cr_assert_not_null(status);
+	while (kib < 0 && fgets(line, sizeof(line), status))
+		sscanf(line, "RssShmem: %ld", &kib);
+	fclose(status);
+	return kib;
+}
+
+/* Its target's region has the rings of all sources. */
+Test(shuffle, source_touches_only_its_own_ring)
+{
+	struct dfi_flow_info info;
+	struct dfi_target *target;
+	struct dfi_source *source;
+	long before;
+
+	if (over_network())
+		cr_skip_test("the region is not mapped");
+	create_kv_flow(rig.dfi, "f", 64, 1, 1024, 16);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
+	target = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	before = touched_kib();
+	cr_assert_geq(before * 1024, (long)(64 * info.ring_bytes));
+	source = open_source(rig.dfi, "f", 7, DFI_NONBLOCK);
+	cr_assert_lt((touched_kib() - before) * 1024,
+	    (long)(32 * info.ring_bytes), "%ld KiB", touched_kib() - before);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+}

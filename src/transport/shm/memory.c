@@ -81,11 +81,8 @@ int dfi__shm_memory_fail(int err, uint64_t size)
 }
 
 /*
- * Map a region and populate it from this thread. A kernel that makes huge pages
- * out of ordinary ones needs the advice before pages exist. fallocate() ignores
- * advice, so with shmem_enabled=advise reserve() must not come before this.
- * Missing memory raises no signal here: madvise() fails (madvise(2)), and a new
- * region has no other user before it is reserved.
+ * A kernel that makes huge pages out of ordinary ones needs the advice before
+ * pages exist.
  */
 int dfi__shm_memory_map(int fd, uint64_t size, bool writes,
     const struct settings *settings, void **base)
@@ -98,10 +95,18 @@ int dfi__shm_memory_map(int fd, uint64_t size, bool writes,
 	dfi__memory_keep_out(at, size, settings->dump_rings);
 	if (settings->huge_pages != HUGE_PAGES_NEVER)
 		madvise(at, size, MADV_HUGEPAGE);
-	/* This is only for speed: reserve() reports missing memory. */
-	madvise(at, size, writes ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 	*base = at;
 	return 0;
+}
+
+void dfi__shm_memory_populate(
+    void *base, uint64_t from, uint64_t size, bool writes)
+{
+	uint64_t start = from / page_size() * page_size();
+
+	/* This is only for speed: reserve() reports missing memory. */
+	madvise((char *)base + start, from + size - start,
+	    writes ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
 int dfi__shm_memory_room(uint64_t size)
@@ -195,7 +200,13 @@ static int open_memfd(uint64_t size, unsigned flags)
 	return ret;
 }
 
-/* Map, reserve and seal it, or close it: 0 or a bare negative errno value. */
+/*
+ * Map, reserve and seal it, or close it: 0 or a bare negative errno value.
+ * fallocate() ignores advice on huge pages, so with shmem_enabled=advise pages
+ * are populated before they are reserved. Missing memory raises no signal here:
+ * madvise() fails (madvise(2)), and a new region has no other user before it is
+ * reserved.
+ */
 static int fill_memfd(struct shm_region *region, int fd, uint64_t size,
     unsigned flags, const struct settings *settings)
 {
@@ -204,6 +215,7 @@ static int fill_memfd(struct shm_region *region, int fd, uint64_t size,
 
 	if (ret < 0)
 		goto close_fd;
+	dfi__shm_memory_populate(region->base.base, 0, size, true);
 	ret = reserve(fd, size);
 	if (ret < 0)
 		goto unmap;

@@ -174,6 +174,7 @@ int dfi__shm_grant_serve(
 		free(view);
 		return -ENOMEM;
 	}
+	dfi__shm_memory_populate(base, 0, view->size, false);
 	view->base = base;
 	if (keep_view(shm, request->base.key, view))
 		return 0;

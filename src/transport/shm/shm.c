@@ -220,6 +220,16 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 	return ret;
 }
 
+/* The pages that this remote uses: of the region's header, and of its ring. */
+static void populate(
+    const struct shm_remote *remote, const struct ring_layout *layout)
+{
+	dfi__shm_memory_populate(remote->region, 0, layout->first_ring, true);
+	dfi__shm_memory_populate(remote->region,
+	    (uint64_t)(remote->base.ring - remote->region), layout->ring_size,
+	    true);
+}
+
 static int shm_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
     uint32_t ring, struct send_buffer *send_buffer,
@@ -249,6 +259,8 @@ static int shm_remote_open(struct transport *transport, const void *writer,
 	}
 	new->base.ring = new->region + layout->first_ring +
 	    ring * layout->ring_size;
+	if (!new->local)
+		populate(new, layout);
 	*remote = &new->base;
 	return 0;
 }

@@ -92,6 +92,10 @@ int dfi__shm_memory_create(
 int dfi__shm_memory_map(int fd, uint64_t size, bool writes,
     const struct settings *settings, void **base);
 
+/* Make pages of such a mapping present, from the calling thread. */
+void dfi__shm_memory_populate(
+    void *base, uint64_t from, uint64_t size, bool writes);
+
 /* Convert a bare errno value for size bytes to an error with a text. */
 int dfi__shm_memory_fail(int err, uint64_t size);
 
