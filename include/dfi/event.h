@@ -25,6 +25,8 @@ enum dfi_event_type {
 	/* A source has closed; a target has closed and taken all. */
 	DFI_ENDED,
 	DFI_LOST, /* it died, aborted, or has left tuples behind */
+	/* For sources: some source has evicted it (open.evict_after_ms). */
+	DFI_EVICTED,
 };
 
 struct dfi_event {

@@ -48,7 +48,16 @@ struct dfi_open_attr {
 	uint32_t min_sources; /* attached before a source may push */
 	uint32_t min_targets; /* the same; 0: 1 */
 	uint32_t on_loss;     /* enum dfi_on_loss */
-	uint64_t reserved[8]; /* 0 */
+	/*
+	 * 0: never. Else a source evicts a target whose ring has been full for
+	 * so long that it holds up the source, stopped or slow: the target
+	 * loses its seat, and its calls return -ESTALE after what has come. It
+	 * may open again. Only with DFI_ON_LOSS_DROP: what lies in its rings
+	 * counts in dfi_source_dropped(); and not with DFI_ROUTE_ANY.
+	 */
+	uint32_t evict_after_ms;
+	uint32_t unused;      /* 0 */
+	uint64_t reserved[7]; /* 0 */
 };
 
 /* The index of an open that takes any free seat. -EBUSY: there is none. */

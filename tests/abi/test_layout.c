@@ -239,7 +239,9 @@ static void pin_flow_attributes(void)
 	PIN(dfi_open_attr, min_sources, 4, 4);
 	PIN(dfi_open_attr, min_targets, 8, 4);
 	PIN(dfi_open_attr, on_loss, 12, 4);
-	PIN(dfi_open_attr, reserved, 16, 64);
+	PIN(dfi_open_attr, evict_after_ms, 16, 4);
+	PIN(dfi_open_attr, unused, 20, 4);
+	PIN(dfi_open_attr, reserved, 24, 56);
 }
 
 static void pin_flow_needs(void)

@@ -579,6 +579,291 @@ Test(open_replicate, checksums_cover_where_it_begins)
 	expect_end(t, 0);
 }
 
+/* ---- Eviction ------------------------------------------------------------ */
+
+#define EVICT_MS 50
+
+static void create_evicting(uint32_t after_ms)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_DROP);
+
+	attr.open.evict_after_ms = after_ms;
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+}
+
+/*
+ * Push so much that a target which takes nothing holds up the source; another
+ * one takes all. Returns the next number.
+ */
+static uint64_t push_beside(
+    struct dfi_source *source, struct dfi_target *takes, uint64_t first)
+{
+	uint64_t i;
+
+	for (i = first; i < first + 2 * (uint64_t)SEGMENT * RING;
+	     i += SEGMENT) {
+		push_numbers(source, i, i + SEGMENT);
+		flush(source);
+		expect_numbers(takes, i, i + SEGMENT);
+	}
+	return i;
+}
+
+/* Consume what has come of a source, up to an error or the end. */
+static int consume_rest(struct dfi_target *target, uint64_t *next)
+{
+	struct dfi_event event;
+	const void *tuple;
+	int ret;
+
+	while (
+	    (ret = dfi_target_consume(target, &tuple)) == 1 || ret == -ENOMSG) {
+		if (ret == 1)
+			cr_assert_eq(
+			    ((const struct kv *)tuple)->val, (*next)++);
+		else
+			cr_assert_eq(dfi_target_event(target, &event), 0);
+	}
+	return ret;
+}
+
+Test(open_replicate, a_target_that_takes_nothing_is_evicted)
+{
+	struct dfi_target *takes, *idle;
+	uint64_t n, dropped, next = 0;
+	struct dfi_source *s;
+
+	create_evicting(EVICT_MS);
+	takes = target(0);
+	idle = target(1);
+	s = source_with_events(2, 0);
+	await_targets(s, 2);
+	flush(s);
+	expect_event(takes, DFI_JOINED, 2);
+	n = push_beside(s, takes, 0);
+	await_events(s, DFI_EVICTED, 1);
+	cr_assert_eq(dfi_source_dropped(s, &dropped), 0);
+	cr_assert_gt(dropped, 0);
+	assert_error(consume_rest(idle, &next), -ESTALE, "target 1",
+	    "evicted by source 2", "50 ms", "open it again");
+	cr_assert_lt(next, n);
+	/* The error is sticky, and the seat is free. */
+	assert_error(consume_rest(idle, &next), -ESTALE, "evicted by source 2");
+	cr_assert_eq(dfi_target_close(idle), -ESTALE);
+	idle = target(1);
+	await_targets(s, 1);
+	push_numbers(s, n, n + 3);
+	close_source(s);
+	finish();
+	expect_numbers(takes, n, n + 3);
+	expect_end(takes, 2);
+	cr_assert_eq(expect_event(idle, DFI_JOINED, 2), n);
+	expect_numbers(idle, n, n + 3);
+	expect_end(idle, 2);
+}
+
+/* It opens its seat again in the same context, and closes the old handle. */
+Test(open_replicate, an_evicted_handle_leaves_the_next_holder_alone)
+{
+	struct dfi_target *takes, *idle, *again;
+	struct dfi_source *s;
+	uint64_t n;
+
+	create_evicting(EVICT_MS);
+	takes = target(0);
+	idle = target(1);
+	s = source_with_events(0, 0);
+	await_targets(s, 2);
+	flush(s);
+	expect_event(takes, DFI_JOINED, 0);
+	n = push_beside(s, takes, 0);
+	await_events(s, DFI_EVICTED, 1);
+	again = target(1);
+	await_targets(s, 1);
+	cr_assert_eq(consume_rest(idle, &(uint64_t){ 0 }), -ESTALE);
+	cr_assert_eq(dfi_target_close(idle), -ESTALE);
+	push_numbers(s, n, n + 5);
+	flush(s);
+	cr_assert_eq(expect_event(again, DFI_JOINED, 0), n);
+	expect_numbers(again, n, n + 5);
+	expect_numbers(takes, n, n + 5);
+	close_source(s);
+	finish();
+	expect_end(takes, 0);
+	expect_end(again, 0);
+}
+
+/* What was lent stays as it is, whatever the source and the next holder do. */
+Test(open_replicate, what_an_evicted_target_was_lent_stays)
+{
+	struct dfi_target *takes, *idle, *again;
+	struct dfi_batch batch = { .count = 0 };
+	struct dfi_source *s;
+	uint64_t n, next = SEGMENT;
+	uint32_t i;
+
+	create_evicting(EVICT_MS);
+	takes = target(0);
+	idle = target(1);
+	s = source_with_events(0, 0);
+	await_targets(s, 2);
+	push_numbers(s, 0, SEGMENT);
+	flush(s);
+	expect_event(takes, DFI_JOINED, 0);
+	expect_event(idle, DFI_JOINED, 0);
+	expect_numbers(takes, 0, SEGMENT);
+	cr_assert_gt(dfi_target_consume_batch(idle, &batch), 0);
+	cr_assert_eq(batch.count, SEGMENT);
+	n = push_beside(s, takes, SEGMENT);
+	await_events(s, DFI_EVICTED, 1);
+	again = target(1);
+	await_targets(s, 1);
+	for (; n < 8 * SEGMENT * RING; n += SEGMENT) {
+		push_numbers(s, n, n + SEGMENT);
+		flush(s);
+		expect_numbers(takes, n, n + SEGMENT);
+	}
+	for (i = 0; i < SEGMENT; i++)
+		cr_assert_eq(((const struct kv *)batch.tuples)[i].val, i);
+	dfi_target_release(idle, &batch);
+	cr_assert_eq(consume_rest(idle, &next), -ESTALE);
+	cr_assert_eq(dfi_target_close(idle), -ESTALE);
+	close_source(s);
+	finish();
+	expect_end(takes, 0);
+	cr_assert_eq(dfi_target_close(again), 0, "%s", dfi_errmsg());
+}
+
+/* Each source hears of it, and none takes it for an end. */
+Test(open_replicate, all_sources_hear_of_an_eviction)
+{
+	struct dfi_target *takes, *idle;
+	struct dfi_source *a, *b;
+	uint64_t next = 0;
+
+	create_evicting(EVICT_MS);
+	takes = open_target(rig.other, "f", 0, 0);
+	idle = target(1);
+	a = source_with_events(0, 0);
+	b = source_with_events(1, 0);
+	await_targets(a, 2);
+	await_targets(b, 2);
+	push_beside(a, takes, 0);
+	await_events(a, DFI_EVICTED, 1);
+	await_events(b, DFI_EVICTED, 1);
+	close_source(a);
+	close_source(b);
+	/* All has ended, but not for one who was evicted before. */
+	finish();
+	cr_assert_eq(consume_rest(idle, &next), -ESTALE, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(idle), -ESTALE);
+	end_target(takes);
+}
+
+/* Its descriptor tells a source that does not block when to try again. */
+Test(open_replicate, a_source_that_polls_evicts_as_well)
+{
+	struct dfi_target *takes, *idle;
+	struct dfi_source *s;
+	struct kv kv;
+	uint64_t i, next = 0;
+
+	create_evicting(EVICT_MS);
+	takes = target(0);
+	idle = target(1);
+	s = source_with_events(0, DFI_NONBLOCK);
+	await_targets(s, 2);
+	flush(s);
+	expect_event(takes, DFI_JOINED, 0);
+	for (i = 0; i < 2 * SEGMENT * RING; i++) {
+		kv = numbered_kv(i);
+		cr_assert_eq(push_soon(s, &kv), 0, "%s", dfi_errmsg());
+		if (i % SEGMENT == SEGMENT - 1)
+			expect_numbers(takes, i + 1 - SEGMENT, i + 1);
+	}
+	await_events(s, DFI_EVICTED, 1);
+	cr_assert_eq(consume_rest(idle, &next), -ESTALE);
+	cr_assert_eq(dfi_target_close(idle), -ESTALE);
+	close_source(s);
+	finish();
+	expect_end(takes, 0);
+}
+
+static void *consume_slowly(void *arg)
+{
+	struct dfi_target *target = arg;
+	uint64_t next = 0;
+
+	while (next < 2 * SEGMENT * RING) {
+		expect_number(target, next++);
+		yield_times(100);
+	}
+	return NULL;
+}
+
+Test(open_replicate, a_slow_target_that_takes_in_time_stays)
+{
+	struct dfi_event event;
+	struct dfi_target *slow;
+	struct dfi_source *s;
+	pthread_t thread;
+
+	create_evicting(LONG_MS);
+	slow = target(0);
+	s = source_with_events(0, 0);
+	await_targets(s, 1);
+	flush(s);
+	expect_event(slow, DFI_JOINED, 0);
+	cr_assert_eq(pthread_create(&thread, NULL, consume_slowly, slow), 0);
+	push_numbers(s, 0, 2 * SEGMENT * RING);
+	pthread_join(thread, NULL);
+	cr_assert_eq(dfi_source_event(s, &event), -EAGAIN);
+	close_source(s);
+	finish();
+	expect_end(slow, 0);
+}
+
+/* In a shuffle flow the source goes on with the tuples of others. */
+Test(open_replicate, targets_of_shuffle_flows_are_evicted)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_DROP);
+	struct kv kv = numbered_kv(7);
+	struct dfi_target *takes, *idle;
+	struct dfi_source *s;
+	uint64_t next = 7;
+	int ret;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.routing = DFI_ROUTE_DIRECT;
+	attr.open.evict_after_ms = EVICT_MS;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	takes = target(0);
+	idle = target(1);
+	s = source_with_events(0, 0);
+	await_targets(s, 2);
+	do
+		ret = dfi_source_push_to(s, 1, &kv);
+	while (!ret);
+	cr_assert_eq(ret, -ENXIO, "%s", dfi_errmsg());
+	await_events(s, DFI_EVICTED, 1);
+	cr_assert_eq(dfi_source_push_to(s, 0, &kv), 0, "%s", dfi_errmsg());
+	close_source(s);
+	finish();
+	expect_event(takes, DFI_JOINED, 0);
+	expect_number(takes, 7);
+	expect_end(takes, 0);
+	cr_assert_eq(expect_event(idle, DFI_JOINED, 0), 0);
+	expect_number(idle, next);
+	do
+		ret = dfi_target_consume(idle, &(const void *){ NULL });
+	while (ret == 1 ||
+	    (ret == -ENOMSG &&
+		!dfi_target_event(idle, &(struct dfi_event){ 0 })));
+	assert_error(ret, -ESTALE, "target 1", "evicted");
+	cr_assert_eq(dfi_target_close(idle), -ESTALE);
+}
+
 #define refuse(err, change, ...)                                         \
 	do {                                                             \
 		struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_FAIL); \
@@ -599,4 +884,15 @@ Test(open_replicate, what_is_not_there_is_refused)
 	refuse(-EINVAL, attr.segment_count = 1, "segment_count 1");
 	refuse(-EOPNOTSUPP, attr.open.on_loss = DFI_ON_LOSS_REPLAY,
 	    "DFI_ON_LOSS_DROP");
+	refuse(-EINVAL, attr.open.evict_after_ms = 100,
+	    "open.evict_after_ms 100", "DFI_ON_LOSS_DROP");
+	refuse(-EINVAL,
+	    (attr.kind = DFI_SHUFFLE, attr.routing = DFI_ROUTE_ANY,
+		attr.open.on_loss = DFI_ON_LOSS_DROP,
+		attr.open.evict_after_ms = 100),
+	    "open.evict_after_ms 100", "DFI_ROUTE_ANY");
+	refuse(-EINVAL,
+	    (attr.open.membership = 0, attr.open.evict_after_ms = 100),
+	    "open.evict_after_ms", "DFI_MEMBERS_OPEN");
+	refuse(-E2BIG, attr.open.unused = 1, "reserved");
 }

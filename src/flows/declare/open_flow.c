@@ -19,6 +19,7 @@ static int check_closed(
 	const char *member = attr->min_sources ? "min_sources"
 	    : attr->min_targets                ? "min_targets"
 	    : attr->on_loss                    ? "on_loss"
+	    : attr->evict_after_ms             ? "evict_after_ms"
 					       : NULL;
 
 	return member ? dfi__fail(-EINVAL,
@@ -124,13 +125,33 @@ static int check_loss(const struct flow *flow, uint32_t on_loss)
 	    : 0;
 }
 
+/* Only a source that waits for one target can hold it to a limit. */
+static int check_eviction(
+    const struct flow *flow, const struct dfi_open_attr *open)
+{
+	if (open->evict_after_ms && open->on_loss != DFI_ON_LOSS_DROP)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.evict_after_ms %u: with open.on_loss "
+		    "DFI_ON_LOSS_FAIL an evicted target would fail its "
+		    "sources: set open.on_loss to DFI_ON_LOSS_DROP",
+		    flow->name, open->evict_after_ms);
+	if (open->evict_after_ms && flow->routing == DFI_ROUTE_ANY)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.evict_after_ms %u: with DFI_ROUTE_ANY no "
+		    "source waits for one target while others have room: "
+		    "leave it 0, or choose another routing",
+		    flow->name, open->evict_after_ms);
+	return 0;
+}
+
 int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 {
 	static const struct dfi_open_attr none;
 	const struct dfi_open_attr *open = &attr->open;
 	int ret;
 
-	if (memcmp(open->reserved, none.reserved, sizeof(none.reserved)) != 0)
+	if (open->unused ||
+	    memcmp(open->reserved, none.reserved, sizeof(none.reserved)) != 0)
 		return dfi__fail(-E2BIG,
 		    "flow '%s': dfi_flow_attr.open.reserved is not 0: set it "
 		    "to 0, or use a newer library that knows the member",
@@ -145,6 +166,8 @@ int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 	if (!ret)
 		ret = check_loss(flow, open->on_loss);
 	if (!ret)
+		ret = check_eviction(flow, open);
+	if (!ret)
 		ret = check_minimum(
 		    flow, "source", open->min_sources, flow->n_sources);
 	if (!ret)
@@ -154,6 +177,7 @@ int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 	flow->min_sources = open->min_sources;
 	flow->min_targets = open->min_targets ? open->min_targets : 1;
 	flow->on_loss = open->on_loss;
+	flow->evict_after_ms = open->evict_after_ms;
 	return ret;
 }
 

@@ -78,7 +78,7 @@ struct flow {
 	uint64_t combining_bytes; /* for each source; 0: the default */
 	uint32_t membership;      /* enum dfi_membership */
 	/* Of an open flow, resolved; or 0. */
-	uint32_t min_sources, min_targets, on_loss;
+	uint32_t min_sources, min_targets, on_loss, evict_after_ms;
 	struct node creator;
 	/* The part that this struct describes. Not published. */
 	struct flow_part part;

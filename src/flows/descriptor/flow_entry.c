@@ -32,7 +32,8 @@
 	DO(replication) DO(loss_policy) DO(gap_timeout_us) \
 	DO(max_groups) DO(window_tuples) DO(when_full) \
 	DO(combining) DO(combining_bytes) DO(fan_in) \
-	DO(membership) DO(min_sources) DO(min_targets) DO(on_loss)
+	DO(membership) DO(min_sources) DO(min_targets) DO(on_loss) \
+	DO(evict_after_ms)
 /* clang-format on */
 
 /* It also depends on the header that segments have. */
@@ -210,11 +211,15 @@ static bool membership_is_sane(const struct flow *flow)
 {
 	if (flow->membership == DFI_MEMBERS_CLOSED)
 		return !flow->min_sources && !flow->min_targets &&
-		    !flow->on_loss;
+		    !flow->on_loss && !flow->evict_after_ms;
 	if (flow->membership != DFI_MEMBERS_OPEN || flow->min_targets < 1 ||
 	    flow->min_targets > flow->n_targets ||
 	    flow->min_sources > flow->n_sources ||
 	    flow->on_loss > DFI_ON_LOSS_DROP)
+		return false;
+	if (flow->evict_after_ms &&
+	    (flow->on_loss != DFI_ON_LOSS_DROP ||
+		flow->routing == DFI_ROUTE_ANY))
 		return false;
 	if (flow->kind == DFI_REPLICATE)
 		return flow->replication == DFI_REPLICATION_NAIVE &&

@@ -5,6 +5,7 @@
  */
 #include "seat_watch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -14,6 +15,9 @@
 #include "flows/context/context.h"
 #include "flows/open/keys.h"
 #include "registry/client/client.h"
+
+/* The names of evicted endpoints' keys begin so. */
+#define EVICTED "evicted/"
 
 static const char *const words[] = {
 	[OPEN_SOURCE] = "source",
@@ -117,6 +121,25 @@ static void finish(struct seat_watch *watch, uint64_t revision)
 	watch->finished = true;
 }
 
+/* evicted/<incarnation>: it comes before the seat's key goes. */
+static void see_eviction(struct seat_watch *watch, const char *rest,
+    const struct registry_event *event)
+{
+	char *end;
+	uint64_t incarnation = strtoull(rest, &end, 16);
+	uint32_t i;
+
+	if (*end || !incarnation || event->size != sizeof(watch->evictor))
+		return;
+	if (incarnation == watch->incarnation) {
+		memcpy(&watch->evictor, event->data, sizeof(watch->evictor));
+		watch->has_evictor = true;
+	}
+	for (i = 0; i < watch->n_others; i++)
+		if (seat_watch_holder(watch, i) == incarnation)
+			watch->put_out[i] = incarnation;
+}
+
 static void see_key(
     struct seat_watch *watch, const struct registry_event *event)
 {
@@ -128,6 +151,9 @@ static void see_key(
 	rest = event->key + strlen(prefix);
 	if (!strcmp(rest, "finished") && event->type == REGISTRY_PUT)
 		finish(watch, event->revision);
+	else if (!strncmp(rest, EVICTED, strlen(EVICTED)) &&
+	    event->type == REGISTRY_PUT)
+		see_eviction(watch, rest + strlen(EVICTED), event);
 	else if (!strncmp(rest, "pairs/", strlen("pairs/")) &&
 	    event->type == REGISTRY_PUT)
 		see_pair(watch, event->key, rest + strlen("pairs/"));
@@ -205,9 +231,11 @@ static int init(struct seat_watch *watch, struct dfi *dfi,
 	watch->incarnation |= 1; /* 0 is nobody */
 	watch->memory = calloc(n, sizeof(watch->memory[0]));
 	watch->pairs = calloc(watch->n_others, sizeof(watch->pairs[0]));
-	if (!watch->memory || !watch->pairs) {
+	watch->put_out = calloc(watch->n_others, sizeof(watch->put_out[0]));
+	if (!watch->memory || !watch->pairs || !watch->put_out) {
 		free(watch->memory);
 		free(watch->pairs);
+		free(watch->put_out);
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	}
@@ -252,6 +280,8 @@ static int claim(struct seat_watch *watch, uint32_t index, int64_t deadline)
 	};
 	size_t size;
 	void *data = dfi__endpoint_encode(&endpoint, &size);
+	/* One who was evicted must not set its key again. */
+	unsigned shared = watch->flow->evict_after_ms ? CLIENT_SHARED : 0;
 	char key[KEY_SIZE];
 	int ret;
 
@@ -264,7 +294,7 @@ static int claim(struct seat_watch *watch, uint32_t index, int64_t deadline)
 	pthread_mutex_unlock(&watch->lock);
 	dfi__endpoint_key(key, watch->flow, words[watch->role], index);
 	ret = dfi__client_create(watch->dfi->registry, key, data, size,
-	    CLIENT_LEASED, deadline, NULL);
+	    CLIENT_LEASED | shared, deadline, NULL);
 	free(data);
 	if (!ret)
 		memcpy(watch->key, key, sizeof(key));
@@ -358,10 +388,62 @@ int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
 	return ret;
 }
 
+/* Delete the key of a seat, if it has this holder: 0 if it has not. */
+static int delete_seat(struct seat_watch *watch, uint32_t seat,
+    uint64_t incarnation, int64_t deadline)
+{
+	struct registry_client *registry = watch->dfi->registry;
+	struct registry_value value;
+	struct endpoint endpoint;
+	char key[KEY_SIZE];
+	int ret;
+
+	dfi__endpoint_key(key, watch->flow, words[watch->other], seat);
+	ret = dfi__client_get(registry, key, deadline, &value);
+	if (ret < 0)
+		return ret == -ENOENT ? 0 : ret;
+	if (!dfi__endpoint_decode(value.data, value.size, &endpoint) &&
+	    endpoint.incarnation == incarnation)
+		ret = dfi__client_delete(
+		    registry, key, value.revision, deadline);
+	dfi__registry_value_free(&value);
+	return ret == -ENOENT ? 0 : ret;
+}
+
+int dfi__seat_watch_evict(struct seat_watch *watch, uint32_t seat,
+    uint64_t incarnation, int64_t deadline)
+{
+	struct registry_client *registry = watch->dfi->registry;
+	uint32_t own = watch->seats.own_seat;
+	char note[KEY_SIZE];
+	size_t n;
+	int ret;
+
+	dfi__flow_prefix(note, watch->flow);
+	n = strlen(note);
+	snprintf(note + n, sizeof(note) - n, EVICTED "%lx",
+	    (unsigned long)incarnation);
+	ret = dfi__client_create(
+	    registry, note, &own, sizeof(own), CLIENT_LEASED, deadline, NULL);
+	/* Another source has the same plan. */
+	if (ret == -EEXIST)
+		return delete_seat(watch, seat, incarnation, deadline);
+	if (!ret)
+		ret = delete_seat(watch, seat, incarnation, deadline);
+	dfi__client_forget(registry, note);
+	return ret;
+}
+
+/* The key of one that was evicted may be the next holder's by now. */
 void dfi__seat_watch_close(struct seat_watch *watch)
 {
+	bool evicted;
+
 	dfi__client_unwatch(watch->flow_watch);
-	if (watch->key[0])
+	pthread_mutex_lock(&watch->lock);
+	evicted = watch->seats.evicted;
+	pthread_mutex_unlock(&watch->lock);
+	if (watch->key[0] && !evicted)
 		dfi__client_leave(watch->watch, watch->key);
 	else
 		dfi__client_unwatch(watch->watch);
@@ -369,4 +451,5 @@ void dfi__seat_watch_close(struct seat_watch *watch)
 	pthread_mutex_destroy(&watch->lock);
 	free(watch->memory);
 	free(watch->pairs);
+	free(watch->put_out);
 }

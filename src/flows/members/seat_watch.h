@@ -37,6 +37,9 @@ struct seat_watch {
 	 * which its holders have attached, the latest first.
 	 */
 	uint64_t (*pairs)[SEAT_WATCH_PAIRS];
+	uint64_t *put_out;    /* of each: the last holder that was evicted */
+	uint32_t evictor;     /* the source that has evicted this endpoint */
+	bool has_evictor;     /* ... if that is known */
 	bool removed;         /* the flow: nobody comes any more */
 	bool finished;        /* no sources come any more */
 	uint64_t finished_at; /* ... that have a later revision */
@@ -56,6 +59,13 @@ int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
 
 /* Stop the watch, and give the seat back. Preserves dfi_errmsg(). */
 void dfi__seat_watch_close(struct seat_watch *watch);
+
+/*
+ * Evict the holder of a seat of the other role, if that is still this one. All
+ * endpoints hear of it. -ETIMEDOUT and other errors of the registry.
+ */
+int dfi__seat_watch_evict(struct seat_watch *watch, uint32_t seat,
+    uint64_t incarnation, int64_t deadline);
 
 /*
  * The id of the pair with that holder of a seat of the other role. A pair whose

@@ -60,6 +60,17 @@ static uint32_t lane_of(const struct dfi_source *source, uint32_t seat)
 	return open_source(source)->routed ? 0 : seat;
 }
 
+static bool has_lost_seat(struct open_source *open, uint32_t seat)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	bool lost;
+
+	pthread_mutex_lock(&seats->lock);
+	lost = seat_watch_holder(seats, seat) != open->taken[seat]->incarnation;
+	pthread_mutex_unlock(&seats->lock);
+	return lost;
+}
+
 /* Hand an end to the helper. */
 static void retire(struct dfi_source *source, uint32_t seat)
 {
@@ -69,6 +80,8 @@ static void retire(struct dfi_source *source, uint32_t seat)
 	if (source->writers[lane].segment && seat_of(source, lane) == seat)
 		close_lane(source, lane);
 	dfi__peers_withdraw(&open->ends[seat]->targets);
+	if (has_lost_seat(open, seat))
+		open->ends[seat]->cause = OPEN_CAUSE_GONE;
 	open->ends[seat] = NULL;
 	open->n_ends--;
 	dfi__pairs_retire(&open->pairs, open->taken[seat]);
@@ -91,6 +104,17 @@ uint64_t dfi__open_unreturned(struct dfi_source *end)
 	return dfi__writer_unreturned(&end->rings[0]);
 }
 
+static bool was_evicted(struct open_source *open, uint32_t seat)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	bool evicted;
+
+	pthread_mutex_lock(&seats->lock);
+	evicted = seats->put_out[seat] == open->taken[seat]->incarnation;
+	pthread_mutex_unlock(&seats->lock);
+	return evicted;
+}
+
 int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
@@ -107,8 +131,10 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 		n += source_filled(end, 0) / source->head.tuple_size;
 	open->dropped += n;
 	if (open->news)
-		note_end(
-		    &open->news[seat], n || !closed ? DFI_LOST : DFI_ENDED);
+		note_end(&open->news[seat],
+		    was_evicted(open, seat) ? DFI_EVICTED
+			: n || !closed      ? DFI_LOST
+					    : DFI_ENDED);
 	if (source->flow.on_loss == DFI_ON_LOSS_FAIL && (n || !closed))
 		return dfi__source_fail(
 		    source, dfi__peers_lost(&end->targets, 0));
@@ -134,6 +160,7 @@ static void take(struct open_source *open, uint32_t seat)
 		return;
 	if (open->news)
 		open->news[seat].present = pair->incarnation;
+	open_note_room(open, seat, true);
 	open->taken[seat] = pair;
 	open->ends[seat] = pair->end;
 	open->n_ends++;
@@ -297,6 +324,8 @@ static int point(struct dfi_source *source, uint32_t lane, uint32_t *seat)
 		if (*seat == open_seats(source))
 			return 0;
 		ret = open_end(open->ends[*seat]);
+		if (ret >= 0)
+			open_note_room(open, *seat, ret > 0);
 		if (ret > 0) {
 			load(source, lane, *seat);
 			return 1;

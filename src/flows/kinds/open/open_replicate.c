@@ -105,6 +105,8 @@ static int look_for_room(struct dfi_source *source, uint32_t *seat)
 		ret = open_is_lost(open->ends[i])
 		    ? -ECONNRESET
 		    : writer_credit(&open->ends[i]->rings[0]);
+		if (ret >= 0)
+			open_note_room(open, i, ret > 0);
 		if (ret < 0)
 			ret = dfi__open_lose(source, i);
 		else if (!ret && *seat == open_seats(source))

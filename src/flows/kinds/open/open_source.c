@@ -109,8 +109,12 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 	if (source->flags & DFI_EVENTS)
 		open->news = calloc(
 		    source->flow.n_targets, sizeof(open->news[0]));
+	if (source->flow.evict_after_ms)
+		open->full_since = calloc(
+		    source->flow.n_targets, sizeof(open->full_since[0]));
 	if (!open->ends || !open->taken ||
-	    (source->flags & DFI_EVENTS && !open->news))
+	    (source->flags & DFI_EVENTS && !open->news) ||
+	    (source->flow.evict_after_ms && !open->full_since))
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	if (source->flags & DFI_NONBLOCK)
@@ -195,6 +199,7 @@ void dfi__open_source_close(struct dfi_source *source)
 	free(open->taken);
 	free(open->news);
 	free(open->room);
+	free(open->full_since);
 	free(open);
 }
 

@@ -36,9 +36,25 @@ struct open_source {
 	uint64_t held;          /* bytes in it that wait for a target */
 	struct seat_news *news; /* of each target; only with DFI_EVENTS */
 	uint64_t dropped;       /* see dfi_source_dropped() */
+	/* Since when each ring is full, or 0, or EVICTING; or NULL. */
+	int64_t *full_since;
 	struct dfi_source_attr attr; /* of the ends */
 	struct wait_policy wait;
 };
+
+#define EVICTING INT64_MAX
+
+/* The ring of a seat's target has room, or has none. */
+static inline void open_note_room(
+    struct open_source *open, uint32_t seat, bool has_room)
+{
+	if (likely(!open->full_since))
+		return;
+	if (has_room)
+		open->full_since[seat] = 0;
+	else if (!open->full_since[seat])
+		open->full_since[seat] = clock_now_ns();
+}
 
 /* How many seats of targets there are. */
 static inline uint32_t open_seats(const struct dfi_source *source)

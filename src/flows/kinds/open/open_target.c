@@ -4,7 +4,6 @@
  * sleeps on one descriptor that all of them wake, as a target group does. The
  * targets of the pairs never wait.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <dfi/event.h>
 #include <dfi/open_flow.h>
@@ -133,25 +132,11 @@ static bool expects_sources(const struct open_target *open)
 	return !seats->finished;
 }
 
-/* Note where each ring ends for a target that has failed; see intake.c. */
-static void stop_rings(struct open_target *open)
-{
-	struct reader *reader;
-	uint32_t i;
-
-	for (i = 0; i < open->n_taken; i++) {
-		reader = &open->taken[i].end->readers[0];
-		reader->stop = dfi__reader_arrived(reader);
-	}
-}
-
 /* The flow wants an error for a source that is gone without its end. */
 static void note_lost(struct dfi_target *target, int err, const char *text)
 {
-	if (target->flow.on_loss != DFI_ON_LOSS_FAIL || target->lost)
-		return;
-	target->lost = err;
-	snprintf(target->status_text, sizeof(target->status_text), "%s", text);
+	if (target->flow.on_loss == DFI_ON_LOSS_FAIL)
+		dfi__open_target_fail_later(target, err, text);
 }
 
 static void adopt(struct open_target *open)
@@ -159,7 +144,7 @@ static void adopt(struct open_target *open)
 	struct seat_watch *seats = &open->pairs.seats;
 	uint32_t changes = pairs_changes(&open->pairs), i;
 	char broke[ERROR_TEXT_SIZE];
-	bool lost = false;
+	bool lost = false, evicted;
 
 	if (changes == open->seen)
 		return;
@@ -172,13 +157,12 @@ static void adopt(struct open_target *open)
 	if (lost)
 		memcpy(broke, open->pairs.broke, sizeof(broke));
 	open->ended = !expects_sources(open);
-	open->evicted = seats->seats.evicted;
+	evicted = seats->seats.evicted;
 	pthread_mutex_unlock(&seats->lock);
-	if (unlikely(lost)) {
+	if (unlikely(evicted))
+		dfi__open_target_put_out(open->target);
+	if (unlikely(lost))
 		note_lost(open->target, -ECONNRESET, broke);
-		if (open->target->lost)
-			stop_rings(open);
-	}
 	/* Only the owner retires, so these states stay. */
 	for (i = open->n_taken; i-- > 0;)
 		if (atomic_peek(&open->taken[i].pair->stale))
@@ -201,14 +185,16 @@ static int lose(struct dfi_target *target, uint32_t i, int err)
 {
 	struct open_target *open = open_target(target);
 	const struct taken *taken = &open->taken[i];
+	const struct reader *reader = &taken->end->readers[0];
 
+	/* The source knew first that this target has lost its seat. */
+	if (reader->end == READER_ABORTED && reader->cause == OPEN_CAUSE_GONE)
+		dfi__open_target_put_out(target);
 	/* The source may live: its side of the pair has failed. */
-	if (err != -ECONNRESET || target->lost || !is_unused(taken->end) ||
+	else if (err != -ECONNRESET || target->lost || !is_unused(taken->end) ||
 	    !dfi__pairs_doubt(&open->pairs, taken->seat, taken->pair))
 		note_lost(target, err, dfi_errmsg());
 	retire(open, i, DFI_LOST);
-	if (target->lost)
-		stop_rings(open);
 	return 0;
 }
 
@@ -344,12 +330,6 @@ static int check_end(struct dfi_target *target)
 	if (target->lost)
 		return dfi__target_fail(
 		    target, dfi__fail(target->lost, "%s", target->status_text));
-	if (open->evicted)
-		return dfi__target_fail(target,
-		    dfi__fail(-ESTALE,
-			"flow '%s': %s %u: its seat was taken away: its key "
-			"in the registry is gone",
-			target->flow.name, TARGET_ID(target)));
 	if (open->ended && !open->n_taken)
 		return 0;
 	if (target_interrupted(target))

@@ -23,7 +23,6 @@ struct open_target {
 	uint32_t n_taken, current, in_a_row;
 	uint32_t seen; /* the last of pairs_changes() */
 	bool ended;    /* no source is there, and none comes */
-	bool evicted;  /* the seat was taken away */
 	/* Not taken yet, the oldest first; only with DFI_EVENTS. */
 	struct dfi_event *events;
 	uint32_t n_events, first_event;
@@ -42,6 +41,13 @@ static inline bool open_may_read(
 {
 	return likely(!target->lost) || reader->seq != reader->stop;
 }
+
+/* Fail once what has come was consumed. */
+void dfi__open_target_fail_later(
+    struct dfi_target *target, int err, const char *text);
+
+/* The same, as the seat was taken away (M3). */
+void dfi__open_target_put_out(struct dfi_target *target);
 
 /* Nothing is there: 0 to look again, or an error. */
 int dfi__open_target_wait(struct dfi_target *target);

@@ -107,13 +107,42 @@ static struct pairs_wait wait_of(struct lane_wait *wait)
 	};
 }
 
+/*
+ * Have targets evicted whose rings have been full for too long. Returns when
+ * the next one may be due.
+ */
+static int64_t evict_overdue(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	int64_t at, now, next = DEADLINE_NEVER;
+	uint32_t i;
+
+	if (likely(!open->full_since))
+		return next;
+	now = clock_now_ns();
+	for (i = 0; i < open_seats(source); i++) {
+		if (!open->ends[i] || !open->full_since[i] ||
+		    open->full_since[i] == EVICTING)
+			continue;
+		at = open->full_since[i] +
+		    source->flow.evict_after_ms * (int64_t)NS_PER_MS;
+		if (at > now) {
+			next = at < next ? at : next;
+		} else if (!writer_credit(&open->ends[i]->rings[0])) {
+			open->full_since[i] = EVICTING;
+			dfi__pairs_evict(&open->pairs, open->taken[i]);
+		}
+	}
+	return next;
+}
+
 /* -EAGAIN, or 0: try again. */
-static int dont_wait(struct dfi_source *source, struct lane_wait *room)
+static int dont_wait(
+    struct dfi_source *source, struct lane_wait *room, int64_t next)
 {
 	struct pairs_wait wait = wait_of(room);
 
-	if (source->notify &&
-	    dfi__pairs_arm(&wait, source->notify, DEADLINE_NEVER))
+	if (source->notify && dfi__pairs_arm(&wait, source->notify, next))
 		return 0;
 	return dfi__fail_text(
 	    -EAGAIN, "no target has room, or not all are there who must be");
@@ -124,13 +153,20 @@ int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
 	struct lane_wait room = { source, seat };
 	struct pairs_wait wait = wait_of(&room);
 	struct open_source *open = open_source(source);
+	int64_t deadline = source->wait_time.deadline;
+	int64_t next = evict_overdue(source);
 	char why[PAIRS_WHY_SIZE];
+	bool there;
 
 	if (source->flags & DFI_NONBLOCK)
-		return dont_wait(source, &room);
+		return dont_wait(source, &room, next);
 	counter_add(&source->stalls, 1);
 	atomic_set(&source->waits_for, seat);
-	if (dfi__pairs_wait(&wait))
+	if (next < deadline)
+		source->wait_time.deadline = next;
+	there = dfi__pairs_wait(&wait);
+	source->wait_time.deadline = deadline;
+	if (there || clock_now_ns() >= next)
 		return 0;
 	if (!open->may_push || seat == open_seats(source))
 		return dfi__fail(-ETIMEDOUT,

@@ -271,6 +271,28 @@ static bool is_left_over(
 	    : atomic_peek(&pair->stale) && !may_take(pairs, seat, pair);
 }
 
+void dfi__pairs_evict(struct pairs *pairs, struct pair *pair)
+{
+	pthread_mutex_lock(&pairs->seats.lock);
+	pair->evict = true;
+	pthread_cond_broadcast(&pairs->seats.changed);
+	pthread_mutex_unlock(&pairs->seats.lock);
+}
+
+static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
+{
+	uint64_t holder = pair->incarnation;
+	int ret;
+
+	pthread_mutex_unlock(&pairs->seats.lock);
+	ret = dfi__seat_watch_evict(
+	    &pairs->seats, seat, holder, clock_now_ns() + MAKE_NS);
+	pthread_mutex_lock(&pairs->seats.lock);
+	pair->evict = ret < 0;
+	if (ret < 0)
+		pairs->of[seat].try_at = clock_now_ns() + AGAIN_NS;
+}
+
 /* Do what is due for a seat, under the lock: whether there was something. */
 static bool look_at(struct pairs *pairs, uint32_t seat, int64_t now)
 {
@@ -279,6 +301,10 @@ static bool look_at(struct pairs *pairs, uint32_t seat, int64_t now)
 	uint32_t i;
 
 	for (i = 0; i < SEAT_PAIRS; i++, pair++) {
+		if (pair->evict && now >= pairs->of[seat].try_at) {
+			evict(pairs, seat, pair);
+			busy = true;
+		}
 		busy |= note_stale(pairs, seat, pair);
 		if (pair->state == PAIR_RETIRED ||
 		    is_left_over(pairs, seat, pair)) {

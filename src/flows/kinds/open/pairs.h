@@ -48,6 +48,7 @@ struct pair {
 	uint64_t incarnation; /* of that holder */
 	uint64_t id;          /* in the keys of the pair */
 	uint64_t number; /* of this endpoint's pairs, in the order of making */
+	bool evict;      /* the owner wants that holder to be evicted */
 	_Atomic bool stale; /* that holder has left, and end can't show it */
 	void *end;          /* a struct dfi_source or struct dfi_target */
 };
@@ -70,6 +71,12 @@ struct pairs_ops {
 	/* Close it, whatever its state. Never fails. On the helper. */
 	void (*unmake)(void *end);
 };
+
+/*
+ * The cause in the abort mark of a source whose target has lost its seat, for
+ * the case that the target still lives.
+ */
+#define OPEN_CAUSE_GONE 1
 
 #define PAIRS_WHY_SIZE (ERROR_TEXT_SIZE + 2)
 
@@ -141,6 +148,12 @@ bool dfi__pairs_doubt(struct pairs *pairs, uint32_t seat, struct pair *pair);
  * was made again: then it was lost, as pairs->broke says. Once.
  */
 bool dfi__pairs_was_lost(struct pairs *pairs, uint32_t seat);
+
+/*
+ * Have the holder evicted with whom a pair was taken; the helper tries until
+ * the registry has done it.
+ */
+void dfi__pairs_evict(struct pairs *pairs, struct pair *pair);
 
 /* How an owner waits for its pairs. */
 struct pairs_wait {

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open replicate flows whose followers are killed or stopped: the others go on.
+ * The other processes run worker.c.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "in_time.h"
+#include "spawn.h"
+#include "worker.h"
+
+#define FLOW "flow"
+#define LONG_MS 60000u
+#define SEGMENT 20 /* tuples */
+#define RING 8     /* segments */
+#define HELD 107   /* tuples of a child that waits for orders */
+#define MANY 2000  /* far more than a ring has room for */
+
+static struct child server;
+static char address[sizeof(server.line)];
+static struct dfi *dfi;
+
+static void setup(void)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+
+	in_time_start();
+	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
+		cr_skip_test("dfi-registry is not built");
+	child_spawn_registry(&server, NULL);
+	snprintf(address, sizeof(address), "%s", server.line);
+	attr.registry = address;
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+}
+
+static void teardown(void)
+{
+	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
+	child_signal(&server, SIGKILL);
+	child_wait(&server);
+}
+
+TestSuite(open_replicate, .init = setup, .fini = teardown, .timeout = 300);
+
+/* This process has source 0 and target 0; others are in children. */
+static struct dfi_source *source;
+static struct dfi_target *target;
+static uint32_t next; /* tuple */
+
+static void push_and_take(uint32_t n)
+{
+	struct worker_tuple tuple;
+	const void *at;
+
+	for (; n > 0; n--) {
+		worker_make_tuple(0, next, &tuple);
+		cr_assert_eq(
+		    dfi_source_push(source, &tuple), 0, "%s", dfi_errmsg());
+		cr_assert_eq(dfi_source_flush(source), 0, "%s", dfi_errmsg());
+		cr_assert_eq(dfi_target_consume(target, &at), 1, "%u: %s", next,
+		    dfi_errmsg());
+		cr_assert_eq(memcmp(at, &tuple, sizeof(tuple)), 0);
+		next++;
+	}
+}
+
+/* Wait until the source hears this of target 1. */
+static void await_event(uint32_t type)
+{
+	time_t until = time(NULL) + LONG_MS / 1000;
+	struct dfi_event event = { .type = 0 };
+
+	while (event.type != type || event.seat != 1) {
+		cr_assert_lt(time(NULL), until);
+		if (dfi_source_event(source, &event) == -EAGAIN)
+			usleep(1000);
+	}
+}
+
+/* Start this process's ends, and a child with target 1 that is held. */
+static void start(struct child *child, uint32_t evict_after_ms)
+{
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_REPLICATE,
+		.schema = &worker_schema,
+		.n_sources = 2,
+		.n_targets = 3,
+		.segment_size = SEGMENT * (uint32_t)sizeof(struct worker_tuple),
+		.segment_count = RING,
+		.open = {
+			.membership = DFI_MEMBERS_OPEN,
+			.min_targets = 2,
+			.on_loss = DFI_ON_LOSS_DROP,
+			.evict_after_ms = evict_after_ms,
+		},
+	};
+	struct dfi_source_attr sends = DFI_SOURCE_ATTR_INIT;
+	struct dfi_target_attr takes = DFI_TARGET_ATTR_INIT;
+
+	sends.open_timeout_ms = sends.stall_timeout_ms = LONG_MS;
+	sends.flags = DFI_EVENTS;
+	takes.stall_timeout_ms = LONG_MS;
+	next = 0;
+	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_open(dfi, FLOW, 0, &takes, &target), 0, "%s",
+	    dfi_errmsg());
+	child_spawn(child, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "107",
+	    "target:1", NULL);
+	cr_assert_eq(dfi_source_open(dfi, FLOW, 0, &sends, &source), 0, "%s",
+	    dfi_errmsg());
+	await_event(DFI_JOINED);
+	push_and_take(HELD);
+	child_expect(child, "target 1 held 107");
+}
+
+static void finish(void)
+{
+	const void *at;
+
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_flow_finish(dfi, FLOW), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_consume(target, &at), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
+}
+
+Test(open_replicate, a_stopped_follower_is_evicted_and_the_others_go_on)
+{
+	struct child stopped;
+
+	start(&stopped, 200);
+	child_signal(&stopped, SIGSTOP);
+	push_and_take(MANY);
+	await_event(DFI_EVICTED);
+	child_signal(&stopped, SIGCONT);
+	child_order(&stopped, 'c');
+	child_expect(&stopped, "target 1 ended -116");
+	cr_assert_not_null(strstr(stopped.line, "evicted"), "%s", stopped.line);
+	child_wait(&stopped);
+	finish();
+}
+
+Test(open_replicate, a_killed_follower_harms_nobody)
+{
+	struct child killed;
+	uint64_t dropped;
+
+	start(&killed, 0);
+	child_signal(&killed, SIGKILL);
+	/* The ring fills, and the death ends that. */
+	push_and_take(MANY);
+	await_event(DFI_LOST);
+	cr_assert_eq(dfi_source_dropped(source, &dropped), 0);
+	cr_assert_gt(dropped, 0);
+	cr_assert_eq(child_wait(&killed), 128 + SIGKILL);
+	finish();
+}
+
+Test(open_replicate, a_follower_that_was_killed_comes_back)
+{
+	struct child child;
+
+	start(&child, 0);
+	child_signal(&child, SIGKILL);
+	cr_assert_eq(child_wait(&child), 128 + SIGKILL);
+	push_and_take(MANY);
+	await_event(DFI_LOST);
+	child_spawn(&child, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "0",
+	    "target:1", NULL);
+	child_expect(&child, "target 1 held 0");
+	await_event(DFI_JOINED);
+	child_order(&child, 'x');
+	cr_assert_eq(child_wait(&child), 0);
+	push_and_take(MANY);
+	finish();
+}
