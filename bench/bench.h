@@ -23,6 +23,7 @@ int bench_scale(int argc, char **argv);
 int bench_list(int argc, char **argv);
 int bench_run(int argc, char **argv);
 int bench_tcp(int argc, char **argv);
+int bench_peers(int argc, char **argv);
 int bench_report(int argc, char **argv);
 int bench_compare(int argc, char **argv);
 

@@ -12,6 +12,9 @@
 /* The volume of the first warm-up round, before anything is known. */
 #define FIRST_BYTES (UINT64_C(64) << 20)
 
+/* A rival may be slower by orders of magnitude, and need a round more. */
+#define FIRST_BYTES_OF_RIVAL (UINT64_C(128) << 10)
+
 double value_bandwidth(const struct side *side, const struct board *board,
     const struct outcome *outcome)
 {
@@ -133,14 +136,16 @@ static bool find_volume(struct comparison *comparison, struct side *side)
 {
 	double wanted = comparison->options->seconds;
 	struct outcome outcome;
-	double volume = (double)FIRST_BYTES;
+	bool rival = side->plan.job == JOB_RIVAL;
+	double volume = rival ? (double)FIRST_BYTES_OF_RIVAL
+			      : (double)FIRST_BYTES;
 	int round;
 
 	/*
 	 * A short round is imprecise, so the second round uses the first one's
 	 * result.
 	 */
-	for (round = 0; round < 2; round++) {
+	for (round = 0; round < (rival ? 3 : 2); round++) {
 		compare_set_volume(&side->plan, volume);
 		if (!compare_round(comparison, side, false, &outcome))
 			return false;

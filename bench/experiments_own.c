@@ -272,6 +272,27 @@ const struct experiment own_experiments[] = {
 		    .lines = "of", .log_y = true },
 	    },
 	},
+	{
+	    .id = "B12",
+	    .name = "peers",
+	    .title = "Flows beside other ways through memory",
+	    .here = "Two processes; tuples of 16 B one by one and in batches "
+		    "that both ends fill and read, and round trips of 64 B. "
+		    "Peers that are not installed have no row.",
+	    .steps = {
+		{ "memory", "peers", 25, 2 },
+	    },
+	    .claims = {
+		{ "Tuple by tuple a flow has 8 times the bandwidth of the best "
+		  "peer",
+		    "ratio", "measure=tuples best_peer=yes", NULL, 8, 0 },
+		{ "In batches it has 1.5 times that of the best peer", "ratio",
+		    "measure=batches best_peer=yes", NULL, 1.5, 0 },
+		{ "Its round trip takes at most 1.2 times that of the best "
+		  "peer",
+		    "ratio", "measure=trips best_peer=yes", NULL, 0, 1.2 },
+	    },
+	},
 };
 
 const uint32_t n_own_experiments = sizeof(own_experiments) /

@@ -28,6 +28,7 @@ static const struct {
 	{ "idle", bench_idle, "processor time of a waiting target" },
 	{ "sequencer", bench_sequencer, "numbers taken of a sequencer" },
 	{ "tcp", bench_tcp, "flows over TCP beside other ways over TCP" },
+	{ "peers", bench_peers, "flows beside other ways through memory" },
 	{ "setup", bench_setup, "time to set up and remove a flow" },
 	{ "memory", bench_memory, "memory of the rings of a node, planned" },
 	{ "scale", bench_scale, "what grows with the number of endpoints" },

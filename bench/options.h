@@ -186,19 +186,23 @@ struct run_options {
 /* What is measured beside rivals. */
 enum measure {
 	MEASURE_SEGMENTS = 0, /* bandwidth, tuples built in segments */
-	MEASURE_BATCHES,      /* bandwidth, batches of small tuples */
+	MEASURE_BATCHES,      /* bandwidth, batches of tuples */
 	MEASURE_TRIPS,        /* round trips */
+	MEASURE_TUPLES,       /* bandwidth, tuples one by one */
 	N_MEASURES,
 };
 
 #define MAX_SEGMENT_SIZES 4
 
-struct tcp_options {
+/* Of the commands with rivals. */
+struct rivals_options {
 	struct common_options common;
 	uint32_t measures[N_MEASURES]; /* enum measure */
 	uint32_t n_measures;
 	uint32_t segment_sizes[MAX_SEGMENT_SIZES]; /* if none is asked for */
 	uint32_t n_segment_sizes;
+	uint32_t rivals[N_RIVALS]; /* enum rival_kind; none: all of them */
+	uint32_t n_rivals;
 	uint64_t iterations;
 };
 
@@ -220,6 +224,7 @@ void memory_options_parse(
     int argc, char **argv, struct memory_options *options);
 void scale_options_parse(int argc, char **argv, struct scale_options *options);
 void run_options_parse(int argc, char **argv, struct run_options *options);
-void tcp_options_parse(int argc, char **argv, struct tcp_options *options);
+void tcp_options_parse(int argc, char **argv, struct rivals_options *options);
+void peers_options_parse(int argc, char **argv, struct rivals_options *options);
 
 #endif

@@ -58,6 +58,7 @@ enum key {
 	KEY_MEASURE,
 	KEY_OF,
 	KEY_COUNTS,
+	KEY_PEER,
 };
 
 /* The parser of common options, as a child of a subcommand's parser. */

@@ -12,7 +12,7 @@
 #define TABLE_MIN_TUPLES 64
 
 /* For the words of jobs that need only a few. */
-#define LINES_SIZE 4096
+#define LINES_SIZE 8192
 
 /* More than the caches hold. */
 #define FOLD_BYTES (UINT64_C(128) << 20)

@@ -21,7 +21,7 @@ enum job_kind {
 	JOB_FETCH_ADD, /* the same from a bare word */
 	JOB_COMBINE,   /* sums by key, through a combiner flow */
 	JOB_FOLD,      /* the same by a loop over memory */
-	JOB_RIVAL,     /* tuples, or round trips, over TCP, without flows */
+	JOB_RIVAL,     /* tuples, or round trips, without flows */
 	N_JOBS,
 };
 
@@ -48,6 +48,12 @@ enum rival_kind {
 	RIVAL_SEND,
 	RIVAL_ZEROMQ,
 	RIVAL_PINGPONG,
+	RIVAL_MEMCPY, /* from here on in memory */
+	RIVAL_RAW,    /* hand-written rings, or cache lines */
+	RIVAL_PIPE,
+	RIVAL_UNIX,
+	RIVAL_ZEROMQ_IPC,
+	RIVAL_NNG,
 	N_RIVALS,
 };
 
@@ -92,6 +98,7 @@ struct plan {
 	    interval_ns; /* of an echo's requests; 0: one after the other */
 	uint32_t how;    /* enum how */
 	uint32_t rival;  /* enum rival_kind */
+	uint32_t trips;  /* of a rival in memory: round trips, not tuples */
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
 	char flow[PLAN_NAME_SIZE];    /* or the sequencer's name */
 	char back[PLAN_NAME_SIZE];    /* the flow of the responses */

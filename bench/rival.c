@@ -11,6 +11,20 @@
 #define AWAIT_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 #define LOOK_NS (1000 * 1000)
 
+static const char *memcpy_version(void)
+{
+	return "one thread copies segments, nothing is filled or read";
+}
+
+static const char *raw_version(void)
+{
+	return "the hand-written ring; bare cache lines";
+}
+
+/* Their jobs are JOB_COPY, JOB_RAW and JOB_ECHO_RAW. */
+static const struct rival rival_memcpy = { .version = memcpy_version };
+static const struct rival rival_raw = { .version = raw_version };
+
 static const struct rival *const rivals[N_RIVALS] = {
 #ifdef DFI_BENCH_FABRIC
 	[RIVAL_FABRIC] = &rival_fabric,
@@ -21,6 +35,16 @@ static const struct rival *const rivals[N_RIVALS] = {
 	[RIVAL_SEND] = &rival_send,
 	[RIVAL_IPERF3] = &rival_iperf3,
 	[RIVAL_PINGPONG] = &rival_pingpong,
+	[RIVAL_MEMCPY] = &rival_memcpy,
+	[RIVAL_RAW] = &rival_raw,
+	[RIVAL_PIPE] = &rival_pipe,
+	[RIVAL_UNIX] = &rival_unix,
+#ifdef DFI_BENCH_ZEROMQ
+	[RIVAL_ZEROMQ_IPC] = &rival_zeromq_ipc,
+#endif
+#ifdef DFI_BENCH_NNG
+	[RIVAL_NNG] = &rival_nng,
+#endif
 };
 
 const struct rival *rival_of(enum rival_kind kind)
@@ -62,28 +86,33 @@ const struct job rival_job = {
 
 /* ---- Meeting ----------------------------------------------------------- */
 
-/* In the data area. */
+/* In the data area, one for each role. */
 struct meeting {
-	_Atomic uint32_t published;
+	_Atomic uint32_t published, ended;
 	struct rival_address address;
 };
 
-static struct meeting *meeting_of(struct worker *worker)
+static struct meeting *meeting_of(struct worker *worker, uint32_t role)
 {
-	return (struct meeting *)(void *)board_data(worker->board);
+	return (struct meeting *)(void *)board_data(worker->board) + role;
 }
 
 void rival_publish(struct worker *worker, const struct rival_address *address)
 {
-	struct meeting *meeting = meeting_of(worker);
+	struct meeting *meeting = meeting_of(worker, worker->seat->role);
 
 	meeting->address = *address;
 	atomic_store(&meeting->published, 1);
 }
 
+static uint32_t other_role(const struct worker *worker)
+{
+	return worker->seat->role == ROLE_SOURCE ? ROLE_TARGET : ROLE_SOURCE;
+}
+
 int rival_await(struct worker *worker, struct rival_address *address)
 {
-	struct meeting *meeting = meeting_of(worker);
+	struct meeting *meeting = meeting_of(worker, other_role(worker));
 	uint64_t until = now_ns() + AWAIT_NS;
 	struct timespec look = { .tv_nsec = LOOK_NS };
 
@@ -96,6 +125,25 @@ int rival_await(struct worker *worker, struct rival_address *address)
 	}
 	*address = meeting->address;
 	return 0;
+}
+
+void rival_await_end(struct worker *worker)
+{
+	struct meeting *other = meeting_of(worker, other_role(worker));
+	struct timespec look = { .tv_nsec = LOOK_NS };
+
+	atomic_store(&meeting_of(worker, worker->seat->role)->ended, 1);
+	while (
+	    !atomic_load(&other->ended) && !atomic_load(&worker->board->failed))
+		nanosleep(&look, NULL);
+}
+
+uint64_t rival_number(const struct worker *worker)
+{
+	const struct board *board = worker->board;
+
+	return (uint64_t)(uint32_t)board->parent << 32 |
+	    atomic_load(&board->command);
 }
 
 static struct sockaddr_in loopback(uint32_t port)

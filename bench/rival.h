@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rivals: other ways to bring the same tuples from a source to a target over
- * TCP. Each has a file, with the three steps of a job. Those whose library was
- * not found when dfi-bench was configured are left out; programs are looked for
- * when they are needed.
+ * Rivals: other ways to bring the same tuples from a source to a target. Each
+ * has a file, with the three steps of a job. Those whose library was not found
+ * when dfi-bench was configured are left out; programs are looked for when they
+ * are needed. Over TCP there are
  *
  *	rival_fabric.c    a bare loop of libfabric's remote writes
  *	rival_send.c      one send(2) for each tuple
@@ -11,6 +11,14 @@
  *	rival_iperf3.c    the program iperf3
  *	rival_pingpong.c  the program fi_pingpong
  *	rival_program.c   how programs are run
+ *
+ * and in the memory of one host, by the interface of rival_messages.h,
+ *
+ *	rival_pipe.c        two pipes
+ *	rival_unix.c        a pair of Unix sockets
+ *	rival_bytes.c       what both have in common
+ *	rival_zeromq_ipc.c  ZeroMQ, a pair over its ipc
+ *	rival_nng.c         nng, a pair over its ipc
  */
 #ifndef DFI_BENCH_RIVAL_H
 #define DFI_BENCH_RIVAL_H
@@ -31,19 +39,37 @@ const struct rival *rival_of(enum rival_kind kind);
 
 extern const struct rival rival_fabric, rival_send, rival_zeromq;
 extern const struct rival rival_iperf3, rival_pingpong;
+extern const struct rival rival_pipe, rival_unix, rival_zeromq_ipc, rival_nng;
 
 /* ---- Both ends meet through the board's data area ---------------------- */
 
-/* The target's end, for the source. */
+#define RIVAL_NAME_SIZE 2048
+
+/* One end, for the other one. */
 struct rival_address {
 	uint32_t port;
 	uint64_t at, key; /* of a ring */
+	uint32_t name_size;
+	char name[RIVAL_NAME_SIZE]; /* what a library calls an address */
 };
 
+/* Publish this end. */
 void rival_publish(struct worker *worker, const struct rival_address *address);
 
-/* Wait for it. 0, or a negative errno value with the seat's error. */
+/* Wait for the other end. 0, or a negative errno value with an error. */
 int rival_await(struct worker *worker, struct rival_address *address);
+
+/*
+ * Wait until both ends have run, for a rival that forgets what it has sent when
+ * it closes. Call it first of all in finish.
+ */
+void rival_await_end(struct worker *worker);
+
+/*
+ * The same number, which no other program has, at both ends of a round: for
+ * names of sockets and files.
+ */
+uint64_t rival_number(const struct worker *worker);
 
 /* A socket that listens at a free port of 127.0.0.1, or -1 with errno. */
 int rival_listen(uint32_t *port);

@@ -148,7 +148,7 @@ int64_t parse_number(const struct argp_state *state, const char *option,
 uint32_t parse_name(const struct argp_state *state, const char *option,
     const char *text, const char *(*name)(uint32_t), uint32_t n)
 {
-	char names[128] = "";
+	char names[512] = "";
 	size_t used = 0;
 	uint32_t i;
 
@@ -168,7 +168,7 @@ void parse_names(const struct argp_state *state, const char *option,
     const char *text, const char *(*name)(uint32_t), uint32_t *values,
     uint32_t max, uint32_t *n)
 {
-	char names[64], *rest = NULL, *one;
+	char names[256], *rest = NULL, *one;
 	uint32_t used = 0;
 
 	if (strlen(text) >= sizeof(names))
@@ -268,6 +268,7 @@ const char *measure_name(uint32_t measure)
 		[MEASURE_SEGMENTS] = "segments",
 		[MEASURE_BATCHES] = "batches",
 		[MEASURE_TRIPS] = "trips",
+		[MEASURE_TUPLES] = "tuples",
 	};
 
 	return names[measure];
@@ -281,9 +282,30 @@ const char *rival_name(uint32_t rival)
 		[RIVAL_SEND] = "send",
 		[RIVAL_ZEROMQ] = "zeromq",
 		[RIVAL_PINGPONG] = "fi_pingpong",
+		[RIVAL_MEMCPY] = "memcpy",
+		[RIVAL_RAW] = "raw",
+		[RIVAL_PIPE] = "pipe",
+		[RIVAL_UNIX] = "unix",
+		[RIVAL_ZEROMQ_IPC] = "zeromq-ipc",
+		[RIVAL_NNG] = "nng",
 	};
 
 	return names[rival];
+}
+
+const char *peer_name(uint32_t rival)
+{
+	return rival < RIVAL_MEMCPY ? NULL : rival_name(rival);
+}
+
+const char *tcp_measure_name(uint32_t measure)
+{
+	return measure == MEASURE_TUPLES ? NULL : measure_name(measure);
+}
+
+const char *peers_measure_name(uint32_t measure)
+{
+	return measure == MEASURE_SEGMENTS ? NULL : measure_name(measure);
 }
 
 const char *combining_name(uint32_t combining)

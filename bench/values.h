@@ -66,6 +66,11 @@ const char *mode_name(uint32_t mode);
 const char *measure_name(uint32_t measure);
 const char *rival_name(uint32_t rival);
 
+/* The same for what `peers` and `tcp` have of them; NULL: not that. */
+const char *peer_name(uint32_t rival);
+const char *tcp_measure_name(uint32_t measure);
+const char *peers_measure_name(uint32_t measure);
+
 /* Names of enum dfi_source_combining; "on" is adaptive. */
 const char *combining_name(uint32_t combining);
 

@@ -27,7 +27,9 @@ optional=()
 grep -qE '^DFI_BENCH_FABRIC_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" ||
 	optional+=(bench/rival_fabric.c)
 grep -qE '^DFI_BENCH_ZEROMQ_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" ||
-	optional+=(bench/rival_zeromq.c)
+	optional+=(bench/rival_zeromq.c bench/rival_zeromq_ipc.c)
+grep -qE '^DFI_BENCH_NNG_LIBRARY:FILEPATH=/' "$build/CMakeCache.txt" ||
+	optional+=(bench/rival_nng.c)
 while IFS= read -r file; do
 	echo "$file is in no list of CMakeLists.txt or tests/CMakeLists.txt"
 	failed=1

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of `dfi-bench tcp` and `dfi-bench peers`. */
+#include "options.h"
+
+#include "../common/usage.h"
+#include "options_impl.h"
+#include "values.h"
+
+/* What both have; measure_name: of the measures of the command. */
+static error_t parse_rivals(
+    int key, char *arg, struct argp_state *state, const char *(*name)(uint32_t))
+{
+	struct rivals_options *options = state->input;
+
+	switch (key) {
+	case KEY_MEASURE:
+		parse_names(state, "measure", arg, name, options->measures,
+		    N_MEASURES, &options->n_measures);
+		return 0;
+	case KEY_ITERATIONS:
+		options->iterations = (uint64_t)parse_number(
+		    state, "iterations", arg, 1, 1000000000);
+		return 0;
+	case KEY_PEER:
+		parse_names(state, "peer", arg, peer_name, options->rivals,
+		    N_RIVALS, &options->n_rivals);
+		return 0;
+	case ARGP_KEY_END:
+		refuse_role(state, &options->common);
+		return 0;
+	default:
+		return parse_rest(key, state, &options->common);
+	}
+}
+
+static error_t parse_tcp(int key, char *arg, struct argp_state *state)
+{
+	const struct rivals_options *options = state->input;
+
+	if (key == ARGP_KEY_END && options->common.n_tuple_sizes > 1)
+		usage_error(state, "--tuple-size: only one here");
+	return parse_rivals(key, arg, state, tcp_measure_name);
+}
+
+static error_t parse_peers(int key, char *arg, struct argp_state *state)
+{
+	return parse_rivals(key, arg, state, peers_measure_name);
+}
+
+#define ITERATIONS                                             \
+	{                                                      \
+		"iterations", KEY_ITERATIONS, "N", 0,          \
+		    "Round trips of a round (default 5000)", 0 \
+	}
+
+void tcp_options_parse(int argc, char **argv, struct rivals_options *options)
+{
+	static const struct argp_option table[] = {
+		{ "measure", KEY_MEASURE, "LIST", 0,
+		    "What to measure: segments (default 8K and 64K), batches "
+		    "of tuples, trips; several with commas (default all)",
+		    0 },
+		ITERATIONS,
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_tcp,
+		.doc = "Measure flows over libfabric's provider tcp between "
+		       "two processes on this host, in turns with other ways "
+		       "over TCP: a bare loop of libfabric's writes, iperf3, "
+		       "send(2), ZeroMQ and fi_pingpong, as far as they are "
+		       "installed.",
+		.children = common_children,
+	};
+
+	*options = (struct rivals_options){
+		.common = common_defaults(),
+		.measures = { MEASURE_SEGMENTS, MEASURE_BATCHES,
+		    MEASURE_TRIPS },
+		.n_measures = 3,
+		.segment_sizes = { 8 << 10, 64 << 10 },
+		.n_segment_sizes = 2,
+		.iterations = 5000,
+	};
+	options->common.procs = 2;
+	options->common.transport = DFI_TRANSPORT_OFI;
+	parse_options(&argp, argc, argv, options);
+}
+
+void peers_options_parse(int argc, char **argv, struct rivals_options *options)
+{
+	static const struct argp_option table[] = {
+		{ "measure", KEY_MEASURE, "LIST", 0,
+		    "What to measure: tuples one by one (16 B unless "
+		    "--tuple-size says otherwise), batches of them that both "
+		    "ends fill and read, trips (64 B); several with commas "
+		    "(default all)",
+		    0 },
+		{ "peer", KEY_PEER, "LIST", 0,
+		    "Peers to compare with (default all that are installed)",
+		    0 },
+		ITERATIONS,
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_peers,
+		.doc = "Measure flows between two processes on this host, in "
+		       "turns with other ways through memory, as far as they "
+		       "are installed (scripts/peers installs them).",
+		.children = common_children,
+	};
+
+	*options = (struct rivals_options){
+		.common = common_defaults(),
+		.measures = { MEASURE_TUPLES, MEASURE_BATCHES, MEASURE_TRIPS },
+		.n_measures = 3,
+		.iterations = 5000,
+	};
+	options->common.procs = 2;
+	options->common.transport = DFI_TRANSPORT_SHM;
+	parse_options(&argp, argc, argv, options);
+}

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_bench_peers.sh BIN_DIR: dfi-bench peers brings all tuples by each peer that is
+# installed, by each measure, and names those that are not installed.
+set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
+bin=$1
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+peers() # ARGUMENT...
+{
+	timeout "$wait_limit" "$bin/dfi-bench" peers --bytes 64K --iterations 20 --repeat 1 \
+		--timeout "$wait_limit" "$@" >> "$tmp/rows" 2> "$tmp/log" ||
+		fail "dfi-bench peers $*: $(cat "$tmp/rows" "$tmp/log")"
+}
+
+# Bare cache lines are left out: the ends spin, which takes minutes on a busy machine.
+peers --wide --measure tuples,batches
+peers --wide --measure trips --peer pipe,unix,zeromq-ipc,nng
+for measure in tuples batches trips; do
+	for peer in memcpy raw pipe unix zeromq-ipc nng; do
+		case $measure-$peer in
+		tuples-memcpy | trips-memcpy | trips-raw) continue ;;
+		esac
+		row="^ *$measure .* $peer .*"
+		if grep -q "^# $peer: not installed, no row$" "$tmp/rows"; then
+			! grep -q "$row" "$tmp/rows" ||
+				fail "$peer is not installed: $(cat "$tmp/rows")"
+		else
+			grep -q "$row yes$" "$tmp/rows" ||
+				fail "$measure, $peer: no row that is right: $(cat "$tmp/rows")"
+		fi
+	done
+	[ "$(grep -c "^ *$measure .* yes  .* yes$" "$tmp/rows")" = 1 ] ||
+		fail "$measure: not one peer is best: $(cat "$tmp/rows")"
+done
+# These need nothing but a compiler.
+for peer in memcpy raw pipe unix; do
+	grep -q "^ *batches .* $peer .* yes$" "$tmp/rows" || fail "no $peer: $(cat "$tmp/rows")"
+done
+
+# Tuples whose end a read need not have, and which are larger than a batch.
+: > "$tmp/rows"
+peers --peer pipe,unix --measure tuples,batches --tuple-size 24,100K --json
+[ "$(grep -o '"verified": true' "$tmp/rows" | wc -l)" = 8 ] ||
+	fail "not eight rows: $(cat "$tmp/rows")"
+
+if "$bin/dfi-bench" peers --peer send > /dev/null 2> "$tmp/log"; then
+	fail "a peer in memory is over TCP"
+fi
+grep -q -- "--peer 'send': choose from memcpy, raw, pipe, unix" "$tmp/log" ||
+	fail "no list of peers: $(cat "$tmp/log")"
