@@ -64,6 +64,11 @@ bool step_lacks(const struct experiment_step *step, char *why, size_t size)
 		    step->series, step->cpus, n == 1 ? "is" : "are", n);
 		return true;
 	}
+	if (!DFI_BENCH_OFI && strncmp(step->command, "tcp", 3) == 0) {
+		snprintf(why, size,
+		    "this build lacks the transport on libfabric (DFI_OFI)");
+		return true;
+	}
 	if (step->join_baseline && !find_join(path, sizeof(path))) {
 		snprintf(why, size,
 		    "the program radix_join is not in the folder of "
