@@ -57,9 +57,9 @@ const struct experiment paper_experiments[] = {
 		    "line in each direction, whatever the tuple's size.",
 	    .steps = {
 		{ "1 target",
-		    "latency --iterations 50000 --tuple-size "
+		    "latency --iterations 10000 --timeout 300 --tuple-size "
 		    "16,64,256,1K,4K,8K",
-		    12, 2 },
+		    8, 2 },
 	    },
 	    .claims = {
 		{ "A round trip of 16 B takes at most twice the bare one",
