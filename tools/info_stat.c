@@ -15,7 +15,7 @@
 /* The counters of an endpoint in the previous list, for rates. */
 struct sample {
 	uint64_t node, instance;
-	uint32_t role, index;
+	uint32_t role, index, peer;
 	uint64_t tuples, bytes;
 };
 
@@ -49,7 +49,7 @@ static bool sends(uint32_t role)
 static bool is_same(const struct sample *a, const struct sample *b)
 {
 	return a->node == b->node && a->instance == b->instance &&
-	    a->role == b->role && a->index == b->index;
+	    a->role == b->role && a->index == b->index && a->peer == b->peer;
 }
 
 /* Find this endpoint's previous sample; lists keep their order. */
@@ -90,9 +90,10 @@ static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, stats->instance);
 	return json_pack(
-	    "{ss ss ss si sI sI sI sI sI sI sI sI sI sI sI sI sI sI so}",
+	    "{ss ss ss si so sI sI sI sI sI sI sI sI sI sI sI sI sI sI so}",
 	    "flow", stats->flow, "instance", instance, "role",
-	    role_name(stats->role), "index", (int)stats->index, "tuples",
+	    role_name(stats->role), "index", (int)stats->index, "peer",
+	    stats->peer ? json_integer(stats->peer - 1) : json_null(), "tuples",
 	    (json_int_t)stats->tuples, "bytes", (json_int_t)stats->bytes,
 	    "segments", (json_int_t)stats->segments, "partial_segments",
 	    (json_int_t)stats->partial_segments, "copied_bytes",
@@ -103,7 +104,8 @@ static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
 	    (json_int_t)stats->yields, "sleeps", (json_int_t)stats->sleeps,
 	    "long_stalls", (json_int_t)stats->long_stalls, "waiting_ns",
 	    (json_int_t)stats->waiting_ns, "waits_for",
-	    stats->waiting_ns && sends(stats->role)
+	    stats->waiting_ns && sends(stats->role) &&
+		    stats->waits_for != UINT32_MAX
 		? json_integer(stats->waits_for)
 		: json_null());
 }
@@ -204,12 +206,15 @@ static void print_endpoint(struct stat_list *list, uint64_t node,
 {
 	bool is_source = sends(stats->role);
 	struct sample sample = { node, stats->instance, stats->role,
-		stats->index, stats->tuples, stats->bytes };
+		stats->index, stats->peer, stats->tuples, stats->bytes };
 
-	printf("  %s %u of flow '%s': %" PRIu64 " tuples, %" PRIu64
-	       " bytes, %" PRIu64 " segments",
-	    role_name(stats->role), stats->index, stats->flow, stats->tuples,
-	    stats->bytes, stats->segments);
+	printf("  %s %u", role_name(stats->role), stats->index);
+	if (stats->peer)
+		printf(", ring with %s %u", is_source ? "target" : "source",
+		    stats->peer - 1);
+	printf(" of flow '%s': %" PRIu64 " tuples, %" PRIu64 " bytes, %" PRIu64
+	       " segments",
+	    stats->flow, stats->tuples, stats->bytes, stats->segments);
 	if (is_source)
 		printf(" (%" PRIu64 " partial), %" PRIu64 " bytes copied",
 		    stats->partial_segments, stats->copied_bytes);
@@ -228,7 +233,9 @@ static void print_endpoint(struct stat_list *list, uint64_t node,
 		return;
 	printf(
 	    "    waiting   for %.3f s", (double)stats->waiting_ns / NS_PER_S);
-	if (is_source)
+	if (is_source && stats->waits_for == UINT32_MAX)
+		printf(", on any target");
+	else if (is_source)
 		printf(", on target %u", stats->waits_for);
 	printf("\n");
 }

@@ -44,8 +44,17 @@ struct dfi_endpoint_stats {
 	 * microseconds.
 	 */
 	uint64_t waiting_ns;
-	uint32_t waits_for; /* the target, or combiner, a source waits for */
-	uint32_t reserved;
+	/*
+	 * The target, or combiner, a source waits for. UINT32_MAX: any, of an
+	 * open flow.
+	 */
+	uint32_t waits_for;
+	/*
+	 * Of an open flow: 1 + the seat at the other end if this is the side of
+	 * one ring. The endpoint itself has 0; its counters include those of
+	 * its rings.
+	 */
+	uint32_t peer;
 	uint64_t copied_bytes;        /* of a source: as in dfi_source_stats */
 	uint64_t gaps, lost_segments; /* of a target: as in dfi_target_stats */
 };

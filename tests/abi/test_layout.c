@@ -124,7 +124,7 @@ static void pin_stats(void)
 	PIN(dfi_endpoint_stats, long_stalls, 216, 8);
 	PIN(dfi_endpoint_stats, waiting_ns, 224, 8);
 	PIN(dfi_endpoint_stats, waits_for, 232, 4);
-	PIN(dfi_endpoint_stats, reserved, 236, 4);
+	PIN(dfi_endpoint_stats, peer, 236, 4);
 	PIN(dfi_endpoint_stats, copied_bytes, 240, 8);
 	PIN(dfi_endpoint_stats, gaps, 248, 8);
 	PIN(dfi_endpoint_stats, lost_segments, 256, 8);

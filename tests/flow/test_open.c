@@ -943,6 +943,53 @@ Test(open, who_holds_seats_is_listed)
 	    -ENOENT, "none");
 }
 
+/* Of each endpoint, and of each side of a ring. */
+struct found {
+	uint64_t tuples[2][2]; /* by role, and whether of a ring */
+	uint32_t n;
+};
+
+static int find_endpoints(void *arg, const struct dfi_node_stats *stats)
+{
+	const struct dfi_endpoint_stats *at = stats->endpoints;
+	struct found *found = arg;
+	uint32_t i, other;
+
+	for (i = 0; i < stats->n_endpoints; i++, at++) {
+		other = at->role == DFI_ROLE_SOURCE ? 2 : 1;
+		cr_assert_eq(at->index, 3 - other);
+		cr_assert(
+		    !at->peer || at->peer == other + 1, "peer %u", at->peer);
+		found->tuples[at->role == DFI_ROLE_TARGET][at->peer != 0] +=
+		    at->tuples;
+		found->n++;
+	}
+	return 0;
+}
+
+Test(open, counters_are_of_endpoints_and_of_rings)
+{
+	struct found found = { .n = 0 };
+	struct dfi_source *s;
+	struct dfi_target *t;
+	uint32_t i;
+
+	create(DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	t = target(2);
+	s = source(1);
+	for (i = 0; i < 3; i++)
+		push_to(s, 2, i);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	expect_number(t, 0);
+	cr_assert_eq(dfi_stats_list(rig.dfi, find_endpoints, &found), 0, "%s",
+	    dfi_errmsg());
+	cr_assert_eq(found.n, 4);
+	for (i = 0; i < 4; i++)
+		cr_assert_eq(found.tuples[i / 2][i % 2], 3);
+	close_source(s);
+	close_target(t);
+}
+
 Test(open, who_has_not_asked_has_no_events)
 {
 	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;

@@ -162,6 +162,16 @@ static void read_flow(const struct flow *flow, struct dfi_endpoint_stats *stats)
 	stats->instance = flow->instance;
 }
 
+/* A source of an open flow may wait for whoever comes. */
+static uint32_t waits_for(const struct dfi_source *source)
+{
+	uint32_t target = atomic_peek(&source->waits_for);
+
+	return source->flow.membership && target >= source->flow.n_targets
+	    ? UINT32_MAX
+	    : flow_first_target(&source->flow) + target;
+}
+
 void dfi__source_stats(
     const struct stats_entry *entry, struct dfi_endpoint_stats *stats)
 {
@@ -187,8 +197,9 @@ void dfi__source_stats(
 	}
 	stats->stalls = atomic_peek(&source->stalls);
 	stats->long_stalls = atomic_peek(&source->long_stalls);
-	stats->waits_for = flow_first_target(&source->flow) +
-	    atomic_peek(&source->waits_for);
+	stats->waits_for = waits_for(source);
+	if (source->flow.part.pair)
+		stats->peer = source->flow.part.first_target + 1;
 	stats->copied_bytes = source_copied(source, &lanes);
 }
 
@@ -204,6 +215,8 @@ void dfi__target_stats(
 	stats->role = target->flow.part.combiner ? DFI_ROLE_COMBINER_INPUT
 						 : DFI_ROLE_TARGET;
 	stats->index = target->index;
+	if (target->flow.part.pair)
+		stats->peer = target->flow.part.first_source + 1;
 	stats->tuples = target_tuples(target);
 	stats->bytes = stats->tuples * target->flow.schema->tuple_size;
 	stats->segments = atomic_peek(&target->segments);

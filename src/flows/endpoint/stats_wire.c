@@ -52,6 +52,7 @@ static void endpoint_to_message(uint64_t id,
 	message->copied_bytes = stats->copied_bytes;
 	message->gaps = stats->gaps;
 	message->lost_segments = stats->lost_segments;
+	message->peer = stats->peer;
 }
 
 static void error_to_message(
@@ -155,7 +156,9 @@ static bool read_endpoint(
 	    message->role < DFI_ROLE_SOURCE ||
 	    message->role > DFI_ROLE_COMBINER_OUTPUT ||
 	    message->index >= DFI_MAX_ENDPOINTS ||
-	    message->waits_for >= DFI_MAX_ENDPOINTS)
+	    (message->waits_for >= DFI_MAX_ENDPOINTS &&
+		message->waits_for != UINT32_MAX) ||
+	    message->peer > DFI_MAX_ENDPOINTS)
 		return false;
 	memcpy(stats->flow, message->flow, strlen(message->flow) + 1);
 	stats->instance = message->instance;
@@ -176,6 +179,7 @@ static bool read_endpoint(
 	stats->copied_bytes = message->copied_bytes;
 	stats->gaps = message->gaps;
 	stats->lost_segments = message->lost_segments;
+	stats->peer = message->peer;
 	return true;
 }
 

@@ -177,6 +177,7 @@ int dfi__open_source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 		return dfi__error_keep(ret);
 	}
 	source->magic = SOURCE_MAGIC;
+	dfi__stats_add(dfi, &source->stats, dfi__source_stats);
 	dfi__log(DFI_LOG_INFO, "flow '%s': %s %u: has a seat",
 	    source->flow.name, SOURCE_ID(source));
 	*out = source;
@@ -251,6 +252,7 @@ int dfi__open_source_leave(
 	dfi__pairs_stop(&open_source(source)->pairs);
 	if (flag == FOOTER_FLAG_END)
 		ret = end_pairs(source);
+	dfi__stats_remove(dfi, &source->stats);
 	dfi__handle_retire(source);
 	dfi__source_free(source);
 	dfi__context_leave(dfi);

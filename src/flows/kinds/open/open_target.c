@@ -464,6 +464,7 @@ void dfi__open_target_leave(struct dfi_target *target)
 
 	dfi__pairs_stop(&open->pairs);
 	return_all(target);
+	dfi__stats_remove(dfi, &target->stats);
 	dfi__handle_retire(target);
 	free_target(target);
 	dfi__context_leave(dfi);
@@ -501,6 +502,7 @@ int dfi__open_target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	open_target(target)->seen = pairs_changes(&open_target(target)->pairs) -
 	    1;
 	target->magic = TARGET_MAGIC;
+	dfi__stats_add(dfi, &target->stats, dfi__target_stats);
 	dfi__log(DFI_LOG_INFO, "flow '%s': %s %u: has a seat",
 	    target->flow.name, TARGET_ID(target));
 	*out = target;
