@@ -315,6 +315,61 @@ Test(open_pairs, a_source_that_fails_when_seen_harms_no_target)
 	fail_source(DFI_ON_LOSS_FAIL);
 }
 
+/* ---- Changes in the order of keys --------------------------------------- */
+
+static void see(struct seat_watch *watch, enum registry_event_type type,
+    const char *key, const void *data, size_t size)
+{
+	struct registry_event event = {
+		.type = type,
+		.key = key,
+		.data = data,
+		.size = size,
+		.revision = UINT64_MAX,
+	};
+
+	dfi__seat_watch_see(watch, &event);
+}
+
+/*
+ * A target died while the registry was away. The next one has made its pair
+ * before this source's connection is back.
+ */
+Test(open_pairs, a_pair_may_be_seen_before_its_target)
+{
+	struct endpoint target = { .node = rig.dfi->node, .incarnation = 7 };
+	char key[KEY_SIZE], pair_key[KEY_SIZE];
+	struct seat_watch watch;
+	struct flow part;
+	uint64_t id;
+	size_t size;
+	void *data;
+
+	create(DFI_ON_LOSS_DROP);
+	cr_assert_eq(dfi__attach_find(
+			 rig.other, "f", "source", 0, NULL, soon(), &side.flow),
+	    0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi__seat_watch_open(
+			 &watch, rig.other, &side.flow, OPEN_SOURCE, 0, soon()),
+	    0, "%s", dfi_errmsg());
+	id = dfi__seat_watch_pair(&watch, target.incarnation, 0);
+	cr_assert_eq(dfi__flow_pair(&side.flow, 0, 2, id, &part), 0);
+	dfi__endpoint_key(pair_key, &part, "target", 2);
+	dfi__endpoint_key(key, &side.flow, "target", 2);
+	data = dfi__endpoint_encode(&target, &size);
+	see(&watch, REGISTRY_LOST, NULL, NULL, 0);
+	see(&watch, REGISTRY_PUT, pair_key, data, size);
+	see(&watch, REGISTRY_PUT, key, data, size);
+	cr_assert_eq(seat_watch_holder(&watch, 2), target.incarnation);
+	see(&watch, REGISTRY_BACK, NULL, NULL, 0);
+	cr_assert_eq(
+	    dfi__seat_watch_attached(&watch, 2, target.incarnation), id);
+	free(data);
+	dfi__flow_free(&part);
+	dfi__seat_watch_close(&watch);
+	dfi__flow_free(&side.flow);
+}
+
 /* ---- Pairs that are unmade late ---------------------------------------- */
 
 static int make_nothing(

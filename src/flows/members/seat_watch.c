@@ -78,8 +78,34 @@ static void see_seat(struct seat_watch *watch, enum open_role role,
 		dfi__open_seats_delete(&watch->seats, role, seat, &events);
 }
 
-/* pairs/<id>/sources/<i> or .../targets/<j>: the id tells whether it is ours.
- */
+/* A side of a pair with some holder of a seat: its id tells whether of ours. */
+static void note_pair(struct seat_watch *watch, uint32_t seat, uint64_t pair)
+{
+	if (!is_same_pair(pair,
+		dfi__seat_watch_pair(watch, seat_watch_holder(watch, seat), 0)))
+		return;
+	if (!is_same_pair(pair, watch->pairs[seat][0]))
+		watch->pairs[seat][1] = watch->pairs[seat][0];
+	watch->pairs[seat][0] = pair;
+}
+
+/* Without memory, that pair is not made. */
+static void keep_early(struct seat_watch *watch, uint32_t seat, uint64_t pair)
+{
+	struct early_pair *early;
+
+	if (watch->n_early == watch->early_room) {
+		early = reallocarray(
+		    watch->early, watch->early_room * 2 + 16, sizeof(*early));
+		if (!early)
+			return;
+		watch->early = early;
+		watch->early_room = watch->early_room * 2 + 16;
+	}
+	watch->early[watch->n_early++] = (struct early_pair){ pair, seat };
+}
+
+/* pairs/<id>/sources/<i> or .../targets/<j> */
 static void see_pair(
     struct seat_watch *watch, const char *key, const char *rest)
 {
@@ -89,13 +115,24 @@ static void see_pair(
 
 	if (*end != '/' ||
 	    strncmp(end + 1, words[watch->other], strlen(words[0])) != 0 ||
-	    !dfi__endpoint_index(key, &seat) || seat >= watch->n_others ||
-	    !is_same_pair(pair,
-		dfi__seat_watch_pair(watch, seat_watch_holder(watch, seat), 0)))
+	    !dfi__endpoint_index(key, &seat) || seat >= watch->n_others)
 		return;
-	if (!is_same_pair(pair, watch->pairs[seat][0]))
-		watch->pairs[seat][1] = watch->pairs[seat][0];
-	watch->pairs[seat][0] = pair;
+	note_pair(watch, seat, pair);
+	if (watch->restoring)
+		keep_early(watch, seat, pair);
+}
+
+/* The connection is lost, or restored: all holders are known again. */
+static void see_connection(struct seat_watch *watch, bool restored)
+{
+	size_t i;
+
+	watch->restoring = !restored;
+	if (!restored)
+		return;
+	for (i = 0; i < watch->n_early; i++)
+		note_pair(watch, watch->early[i].seat, watch->early[i].pair);
+	watch->n_early = 0;
 }
 
 uint64_t dfi__seat_watch_attached(
@@ -166,16 +203,21 @@ static void see_key(
 		see_seat(watch, OPEN_TARGET, key.target, event);
 }
 
-static void on_event(void *arg, const struct registry_event *event)
+void dfi__seat_watch_see(
+    struct seat_watch *watch, const struct registry_event *event)
 {
-	struct seat_watch *watch = arg;
-
-	if (event->type != REGISTRY_PUT && event->type != REGISTRY_DELETE)
-		return;
 	pthread_mutex_lock(&watch->lock);
-	see_key(watch, event);
+	if (event->type == REGISTRY_LOST || event->type == REGISTRY_BACK)
+		see_connection(watch, event->type == REGISTRY_BACK);
+	else if (event->type == REGISTRY_PUT || event->type == REGISTRY_DELETE)
+		see_key(watch, event);
 	pthread_cond_broadcast(&watch->changed);
 	pthread_mutex_unlock(&watch->lock);
+}
+
+static void on_event(void *arg, const struct registry_event *event)
+{
+	dfi__seat_watch_see(arg, event);
 }
 
 /* Whether the key still names this flow, and not another of the same name. */
@@ -452,4 +494,5 @@ void dfi__seat_watch_close(struct seat_watch *watch)
 	free(watch->memory);
 	free(watch->pairs);
 	free(watch->put_out);
+	free(watch->early);
 }

@@ -44,6 +44,16 @@ struct seat_watch {
 	bool finished;        /* no sources come any more */
 	uint64_t finished_at; /* ... that have a later revision */
 	bool finished_before; /* ... and the own key came later */
+	/*
+	 * While the connection is restored, changes come in the order of keys:
+	 * sides of pairs before the holders that they are of.
+	 */
+	bool restoring;
+	struct early_pair {
+		uint64_t pair;
+		uint32_t seat;
+	} * early;
+	size_t n_early, early_room;
 	struct registry_watch *watch, *flow_watch;
 	char key[KEY_SIZE]; /* the own one; "" as long as it is not set */
 };
@@ -87,5 +97,10 @@ static inline uint64_t seat_watch_holder(
 {
 	return watch->seats.seats[watch->other][seat].holder.incarnation;
 }
+
+/* A change in the registry, on the control thread. */
+struct registry_event;
+void dfi__seat_watch_see(
+    struct seat_watch *watch, const struct registry_event *event);
 
 #endif
