@@ -259,8 +259,11 @@ static void unjustified(struct trial *trial, uint32_t e, const char *why)
 {
 	const struct end_board *at = &trial->board->ends[e];
 
-	violation(trial, "%s %u (state %u): %s: %d %s", role(trial, e),
-	    trial->plan->ends[e].index, state(trial, e), why, at->ret,
+	violation(trial,
+	    "%s %u (state %u): %s (this machine was late for %" PRId64
+	    " ms meanwhile): %d %s",
+	    role(trial, e), trial->plan->ends[e].index, state(trial, e), why,
+	    lateness_between(at->opening_ns, at->failed_ns) / 1000000, at->ret,
 	    at->text);
 }
 
