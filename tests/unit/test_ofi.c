@@ -943,6 +943,10 @@ Test(sharing, a_ring_that_is_opened_too_late_is_left)
 		WAIT_LIMIT(clock_now_ns() + LONG_MS * NS_PER_MS), &used),
 	    0, "%s", dfi_errmsg());
 	cr_assert(eventually(has_one, rig.dfi));
+	assert_error(
+	    dfi__ofi_remote_open(&theirs->base, &writer, &export->base.name,
+		&export->layout, 1, NULL, WAIT_LIMIT(clock_now_ns()), &late),
+	    -ETIMEDOUT, "no time was left to ask");
 	pthread_mutex_lock(&ours->table); /* it answers nothing */
 	assert_error(dfi__ofi_remote_open(&theirs->base, &writer,
 			 &export->base.name, &export->layout, 1, NULL,

@@ -166,10 +166,18 @@ struct opening {
 static int try_to_open(struct ofi *ofi, const struct opening *opening,
     bool *shared, struct remote **out)
 {
-	struct ofi_remote *remote = calloc(1, sizeof(*remote));
+	struct ofi_remote *remote;
 	bool broken;
 	int ret;
 
+	/* No peer is to blame for that. */
+	if (clock_now_ns() >= opening->wait_limit->deadline)
+		return dfi__fail(-ETIMEDOUT,
+		    "ofi: %s: no time was left to ask %s for ring %u: is this "
+		    "host too busy?",
+		    dfi__ofi_location(ofi).text, opening->name->address,
+		    opening->ring);
+	remote = calloc(1, sizeof(*remote));
 	if (!remote)
 		return dfi__fail(-ENOMEM, "ofi: out of memory");
 	remote->base.transport = &ofi->base;
