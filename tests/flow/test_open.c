@@ -511,6 +511,28 @@ Test(open, a_source_waits_for_those_who_must_be_there)
 	close_target(b);
 }
 
+/* It has sent nothing, so its targets do not fail. */
+Test(open, a_source_that_gives_up_waiting_harms_nobody)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	struct dfi_source_attr quick = DFI_SOURCE_ATTR_INIT;
+	struct dfi_target *a, *b;
+	struct dfi_source *s;
+
+	attr.open.min_targets = 2;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	a = target(0);
+	quick.open_timeout_ms = 1000;
+	assert_error(dfi_source_open(rig.dfi, "f", 0, &quick, &s), -ETIMEDOUT,
+	    "open.min_targets 2");
+	b = target(1);
+	s = source(0);
+	close_source(s);
+	finish();
+	end_target(a);
+	end_target(b);
+}
+
 Test(open, all_seats_are_used)
 {
 	struct dfi_target *targets[SEATS], *none;

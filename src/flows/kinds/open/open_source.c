@@ -3,6 +3,7 @@
  * rest. */
 #include "open_source.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <dfi/event.h>
 #include <dfi/open_flow.h>
@@ -122,6 +123,65 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 	return dfi__notify_new(&open->notify);
 }
 
+/* Tell a target that the source has ended. */
+static int end_pair(struct dfi_source *source, struct pair *pair)
+{
+	uint64_t n = dfi__open_unreturned(pair->end);
+	int ret;
+
+	if (open_source(source)->room)
+		dfi__open_replica_greet(source, pair->end);
+	ret = dfi_source_close(pair->end);
+
+	pair->end = NULL;
+	/* A target that had taken all may have left since. */
+	return n && source->flow.on_loss == DFI_ON_LOSS_FAIL ? ret : 0;
+}
+
+/* Tell all that are attached: the first error that counts. */
+static int end_pairs(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i, n = source->flow.n_targets * SEAT_PAIRS;
+	struct pair *pair;
+	int err, ret = 0;
+
+	for (i = 0; i < n; i++) {
+		pair = &open->pairs.of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS];
+		if (!pair->end || pair->state == PAIR_RETIRED)
+			continue;
+		err = end_pair(source, pair);
+		if (!ret)
+			ret = err;
+	}
+	return ret;
+}
+
+/* Closing a pair that was not used waits so long for its target. */
+#define UNUSED_CLOSE_MS 1000
+
+/*
+ * Not all came who must be there. Nothing was sent, so for targets the source
+ * ends, and is not lost. Preserves dfi_errmsg().
+ */
+static void end_unused(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i, n = source->flow.n_targets * SEAT_PAIRS;
+	char text[ERROR_TEXT_SIZE];
+	struct dfi_source *end;
+
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	dfi__pairs_stop(&open->pairs);
+	for (i = 0; i < n; i++) {
+		end = open->pairs.of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS].end;
+		if (end)
+			end->close_timeout_ms = UNUSED_CLOSE_MS;
+	}
+	(void)end_pairs(source);
+	(void)dfi__fail(-EIO, "%s", text);
+}
+
 static int attach(struct dfi_source *source, uint32_t index,
     const struct dfi_source_attr *attr, int64_t deadline)
 {
@@ -143,9 +203,12 @@ static int attach(struct dfi_source *source, uint32_t index,
 	open->next = source->index % source->flow.n_targets;
 	/* Take over what is there, so that the first push finds it. */
 	open->seen = pairs_changes(&open->pairs) - 1;
-	return source->flags & DFI_NONBLOCK
-	    ? 0
-	    : dfi__open_await_start(source, deadline);
+	if (source->flags & DFI_NONBLOCK)
+		return 0;
+	ret = dfi__open_await_start(source, deadline);
+	if (ret == -ETIMEDOUT)
+		end_unused(source);
+	return ret;
 }
 
 int dfi__open_source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
@@ -202,40 +265,6 @@ void dfi__open_source_close(struct dfi_source *source)
 	free(open->room);
 	free(open->full_since);
 	free(open);
-}
-
-/* Tell a target that the source has ended. */
-static int end_pair(struct dfi_source *source, struct pair *pair)
-{
-	uint64_t n = dfi__open_unreturned(pair->end);
-	int ret;
-
-	if (open_source(source)->room)
-		dfi__open_replica_greet(source, pair->end);
-	ret = dfi_source_close(pair->end);
-
-	pair->end = NULL;
-	/* A target that had taken all may have left since. */
-	return n && source->flow.on_loss == DFI_ON_LOSS_FAIL ? ret : 0;
-}
-
-/* Tell all that are attached: the first error that counts. */
-static int end_pairs(struct dfi_source *source)
-{
-	struct open_source *open = open_source(source);
-	uint32_t i, n = source->flow.n_targets * SEAT_PAIRS;
-	struct pair *pair;
-	int err, ret = 0;
-
-	for (i = 0; i < n; i++) {
-		pair = &open->pairs.of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS];
-		if (!pair->end || pair->state == PAIR_RETIRED)
-			continue;
-		err = end_pair(source, pair);
-		if (!ret)
-			ret = err;
-	}
-	return ret;
 }
 
 /*
