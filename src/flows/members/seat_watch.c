@@ -476,14 +476,18 @@ int dfi__seat_watch_evict(struct seat_watch *watch, uint32_t seat,
 	return ret;
 }
 
-/* The key of one that was evicted may be the next holder's by now. */
+/*
+ * The key of one that was evicted may be the next holder's by now, also in this
+ * context. It is not set again, as it is shared. Other losses of a seat leave
+ * it to the client whose key it is.
+ */
 void dfi__seat_watch_close(struct seat_watch *watch)
 {
 	bool evicted;
 
 	dfi__client_unwatch(watch->flow_watch);
 	pthread_mutex_lock(&watch->lock);
-	evicted = watch->seats.evicted;
+	evicted = watch->seats.evicted && watch->has_evictor;
 	pthread_mutex_unlock(&watch->lock);
 	if (watch->key[0] && !evicted)
 		dfi__client_leave(watch->watch, watch->key);
