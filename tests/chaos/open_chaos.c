@@ -108,7 +108,7 @@ static void create_flow(struct run *run)
 	struct dfi_schema schema = DFI_SCHEMA(struct open_tuple, fields);
 	struct dfi_flow_attr flow = {
 		.size = sizeof(flow),
-		.kind = DFI_SHUFFLE,
+		.kind = run->plan.replicates ? DFI_REPLICATE : DFI_SHUFFLE,
 		.schema = &schema,
 		.n_sources = run->plan.n_sources,
 		.n_targets = run->plan.n_targets,
@@ -118,6 +118,7 @@ static void create_flow(struct run *run)
 		.segment_count = run->plan.segment_count,
 		.open.membership = DFI_MEMBERS_OPEN,
 		.open.on_loss = run->plan.on_loss,
+		.open.evict_after_ms = run->plan.evict_after_ms,
 		.open.min_sources = run->plan.min_sources,
 		.open.min_targets = run->plan.min_targets,
 	};

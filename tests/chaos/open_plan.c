@@ -30,6 +30,19 @@ static void plan_flow(struct open_plan *plan, struct rng *rng)
 	plan->min_sources = one_in(rng, 4) ? 1 : 0;
 }
 
+/* What came later has random numbers of its own, so that seeds stay. */
+static void plan_kind(struct open_plan *plan)
+{
+	struct rng rng = { .state = mix(plan->seed ^ 0x7265706c) };
+
+	plan->replicates = one_in(&rng, 3);
+	if (plan->replicates)
+		plan->routing = 0;
+	if (plan->on_loss == DFI_ON_LOSS_DROP &&
+	    plan->routing != DFI_ROUTE_ANY && one_in(&rng, 2))
+		plan->evict_after_ms = between(&rng, 10, 300);
+}
+
 static void plan_actors(struct open_plan *plan, struct rng *rng)
 {
 	uint32_t a, residents = 0, most;
@@ -85,6 +98,7 @@ void open_make_plan(struct open_plan *plan, uint64_t seed)
 	memset(plan, 0, sizeof(*plan));
 	plan->seed = seed;
 	plan_flow(plan, &rng);
+	plan_kind(plan);
 	plan_actors(plan, &rng);
 	plan_faults(plan, &rng);
 }
@@ -98,7 +112,8 @@ static void plan_source(const struct open_plan *plan, struct stay_plan *stay,
 	stay->n_tuples = n < 1 ? 1 : n > OPEN_TUPLES ? OPEN_TUPLES : n;
 	if (one_in(rng, 2))
 		stay->flush_every = between(rng, 1, 200);
-	stay->settles = plan->on_loss == DFI_ON_LOSS_DROP && one_in(rng, 2);
+	stay->settles = plan->on_loss == DFI_ON_LOSS_DROP && one_in(rng, 2) &&
+	    !plan->replicates;
 	if (one_in(rng, 3)) {
 		stay->act = one_in(rng, 3) ? OPEN_ABORT
 		    : one_in(rng, 3)       ? OPEN_EXIT
@@ -159,15 +174,16 @@ void open_print_plan(const struct open_plan *plan)
 	uint32_t a, i;
 
 	printf("seed %lu: %u source and %u target seats, %s, %s, %s; tuples of "
-	       "%u in segments of %u, %u; min %u and %u%s\n",
+	       "%u in segments of %u, %u; min %u and %u, evict after %u ms%s\n",
 	    (unsigned long)plan->seed, plan->n_sources, plan->n_targets,
 	    plan->goal == DFI_LATENCY ? "latency" : "bandwidth",
-	    plan->routing == DFI_ROUTE_DIRECT    ? "direct"
-		: plan->routing == DFI_ROUTE_ANY ? "any"
-						 : "round robin",
+	    plan->replicates                        ? "to all"
+		: plan->routing == DFI_ROUTE_DIRECT ? "direct"
+		: plan->routing == DFI_ROUTE_ANY    ? "any"
+						    : "round robin",
 	    plan->on_loss == DFI_ON_LOSS_DROP ? "drop" : "fail",
 	    plan->tuple_size, plan->segment_size, plan->segment_count,
-	    plan->min_sources, plan->min_targets,
+	    plan->min_sources, plan->min_targets, plan->evict_after_ms,
 	    plan->lease_ms ? ", with leases" : "");
 	for (a = 0; a < plan->n_actors; a++)
 		printf("  %s %u in process %u: %u stays%s\n",

@@ -71,7 +71,9 @@ struct open_plan {
 	uint32_t process_of[OPEN_ACTORS];
 	uint32_t n_stays[OPEN_ACTORS]; /* that are planned */
 	bool resident[OPEN_ACTORS];    /* a target that comes back to the end */
+	bool replicates;               /* else it shuffles */
 	uint32_t goal, routing, on_loss, min_sources, min_targets;
+	uint32_t evict_after_ms;
 	uint32_t tuple_size, segment_size, segment_count;
 	uint32_t lease_ms; /* 0: none */
 	uint32_t n_faults;

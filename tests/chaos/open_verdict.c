@@ -116,7 +116,9 @@ static bool is_allowed(const struct judge *judge, uint32_t id, int ret)
 	    judge->plan, judge->volume, actor, id % OPEN_STAYS);
 
 	if (is_excused(judge, id) ||
-	    (ret == -ECANCELED && what.act == OPEN_ABORT))
+	    (ret == -ECANCELED && what.act == OPEN_ABORT) ||
+	    (ret == -ESTALE && judge->plan->evict_after_ms &&
+		!is_source(judge, id)))
 		return true;
 	if (judge->plan->on_loss != DFI_ON_LOSS_FAIL)
 		return false;
@@ -260,7 +262,9 @@ static void judge_fate(struct judge *judge, uint32_t target, uint32_t source)
 	char text[100];
 	bool ended = survived(judge, source) && !at->close_ret;
 
+	/* For one that was evicted all sources are lost. */
 	if (!fate || is_excused(judge, source) || is_excused(judge, target) ||
+	    stay(judge, target)->ret == -ESTALE ||
 	    (atomic_load(&at->state) == STAY_CLOSING) ||
 	    ended == (fate == DFI_ENDED))
 		return;
@@ -283,7 +287,7 @@ unsigned open_judge(const struct open_plan *plan,
 		if (survived(&judge, id))
 			judge_end(&judge, id);
 		if (id < first_target(&judge)) {
-			if (is_whole(&judge, id))
+			if (is_whole(&judge, id) && !plan->replicates)
 				judge_losses(&judge, id);
 			continue;
 		}

@@ -35,6 +35,7 @@ static struct dfi *dfi;
 struct holder {
 	uint64_t incarnation; /* by events; 0: nobody */
 	uint32_t stay;        /* id + 1, by the last tuple */
+	uint64_t first;       /* by events: the number of its first tuple */
 };
 
 struct actor {
@@ -138,7 +139,7 @@ static bool acts(struct actor *actor)
 
 static bool is_direct(void)
 {
-	return plan.routing == DFI_ROUTE_DIRECT;
+	return plan.routing == DFI_ROUTE_DIRECT && !plan.replicates;
 }
 
 static uint32_t seat_for(const struct actor *actor, uint32_t n)
@@ -197,7 +198,9 @@ static int push_some(struct actor *actor)
 {
 	uint32_t n = atomic_load(&actor->at->pushed);
 	int pushed;
-	uint32_t seat = is_direct() ? seat_for(actor, n) : 0;
+	uint32_t seat = is_direct() ? seat_for(actor, n)
+	    : plan.replicates       ? DFI_ALL_TARGETS
+				    : 0;
 	uint32_t most = actor->what.n_tuples - n;
 
 	if (most > MAX_RUN)
@@ -349,6 +352,12 @@ static const char *check_tuple(struct actor *actor, const void *tuple,
 	of = &actor->of[head->seat];
 	if (actor->what.events && !of->incarnation)
 		return "a tuple of a source that has not joined";
+	if (plan.replicates && actor->what.events && !of->stay &&
+	    head->n != of->first)
+		return "the event named another first tuple";
+	if (plan.replicates && actor->next_n[head->stay] &&
+	    head->n != actor->next_n[head->stay])
+		return "a tuple is skipped";
 	if (of->stay && of->stay != head->stay + 1 && actor->what.events)
 		return "a tuple of another stay in that seat";
 	return NULL;
@@ -361,7 +370,7 @@ static void take(struct actor *actor, const void *tuple, uint32_t seat)
 	char text[200];
 	uint16_t none = 0;
 
-	if (!wrong &&
+	if (!wrong && !plan.replicates &&
 	    !atomic_compare_exchange_strong(&board->owner[head.stay][head.n],
 		&none, (uint16_t)(actor->id + 1)))
 		wrong = "a tuple twice";
@@ -395,8 +404,13 @@ static void take_event(struct actor *actor)
 		note_wrong(actor, "events of a source out of order");
 	if (event.type != DFI_JOINED && of->stay)
 		board->fate[actor->id][of->stay - 1] = (uint8_t)event.type;
+	if (plan.replicates && event.type == DFI_ENDED && of->stay &&
+	    actor->next_n[of->stay - 1] !=
+		atomic_load(&board->stays[of->stay - 1].pushed))
+		note_wrong(actor, "a source has ended before its last tuple");
 	*of = (struct holder){
 		.incarnation = event.type == DFI_JOINED ? event.incarnation : 0,
+		.first = event.value,
 	};
 }
 
