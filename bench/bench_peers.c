@@ -23,18 +23,21 @@ static const struct column columns[] = {
 	{ 0 },
 };
 
-#define MESSAGES RIVAL_PIPE, RIVAL_UNIX, RIVAL_ZEROMQ_IPC, RIVAL_NNG
+#define MESSAGES                                                       \
+	RIVAL_OPENMPI_SEND, RIVAL_OPENMPI_PUT, RIVAL_MPICH_SEND,       \
+	    RIVAL_MPICH_PUT, RIVAL_PIPE, RIVAL_UNIX, RIVAL_ZEROMQ_IPC, \
+	    RIVAL_NNG
 
 static const struct contest contest = {
 	.name = "peers",
 	.columns = columns,
 	.measures = {
 		[MEASURE_TUPLES] = { "GB/s", JOB_FLOW, API_PUSH, 16,
-		    { RIVAL_RAW, MESSAGES }, 5 },
+		    { RIVAL_RAW, MESSAGES }, 9 },
 		[MEASURE_BATCHES] = { "GB/s", JOB_FLOW, API_CLAIM, 16,
-		    { RIVAL_MEMCPY, RIVAL_RAW, MESSAGES }, 6 },
+		    { RIVAL_MEMCPY, RIVAL_RAW, MESSAGES }, 10 },
 		[MEASURE_TRIPS] = { "ns", JOB_ECHO_FLOW, API_PUSH, 64,
-		    { RIVAL_RAW, MESSAGES }, 5 },
+		    { RIVAL_RAW, MESSAGES }, 9 },
 	},
 };
 

@@ -50,6 +50,10 @@ enum rival_kind {
 	RIVAL_PINGPONG,
 	RIVAL_MEMCPY, /* from here on in memory */
 	RIVAL_RAW,    /* hand-written rings, or cache lines */
+	RIVAL_OPENMPI_SEND,
+	RIVAL_OPENMPI_PUT,
+	RIVAL_MPICH_SEND,
+	RIVAL_MPICH_PUT,
 	RIVAL_PIPE,
 	RIVAL_UNIX,
 	RIVAL_ZEROMQ_IPC,

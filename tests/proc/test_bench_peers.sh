@@ -17,11 +17,13 @@ peers() # ARGUMENT...
 		fail "dfi-bench peers $*: $(cat "$tmp/rows" "$tmp/log")"
 }
 
+peers="pipe unix zeromq-ipc nng openmpi-send openmpi-put mpich-send mpich-put"
+
 # Bare cache lines are left out: the ends spin, which takes minutes on a busy machine.
 peers --wide --measure tuples,batches
-peers --wide --measure trips --peer pipe,unix,zeromq-ipc,nng
+peers --wide --measure trips --peer "${peers// /,}"
 for measure in tuples batches trips; do
-	for peer in memcpy raw pipe unix zeromq-ipc nng; do
+	for peer in memcpy raw $peers; do
 		case $measure-$peer in
 		tuples-memcpy | trips-memcpy | trips-raw) continue ;;
 		esac
@@ -51,5 +53,5 @@ peers --peer pipe,unix --measure tuples,batches --tuple-size 24,100K --json
 if "$bin/dfi-bench" peers --peer send > /dev/null 2> "$tmp/log"; then
 	fail "a peer in memory is over TCP"
 fi
-grep -q -- "--peer 'send': choose from memcpy, raw, pipe, unix" "$tmp/log" ||
+grep -q -- "--peer 'send': choose from memcpy, raw, openmpi-send" "$tmp/log" ||
 	fail "no list of peers: $(cat "$tmp/log")"
