@@ -214,13 +214,13 @@ static void send_part(struct dfi_source *source, uint32_t server,
 
 /* Workers begin with different servers, so that none waits for all. */
 static void send_gradient(struct dfi_source *source, uint32_t worker,
-    const struct chunk *weights, const struct chunk *data)
+    const struct chunk *weights, const struct chunk *data, uint64_t mark)
 {
 	uint32_t i;
 
 	for (i = 0; i < n_servers; i++)
 		send_part(source, (worker + i) % n_servers, weights, data);
-	check(dfi_source_mark(source));
+	check(dfi_source_mark(source, mark));
 }
 
 static void take_weights(struct dfi_target *target, struct chunk *weights)
@@ -259,7 +259,7 @@ static void *work(void *arg)
 	check(dfi_target_open(dfi, "weights", worker, NULL, &target));
 	check(dfi_source_open(dfi, "gradients", worker, NULL, &source));
 	for (i = 0; i < n_iterations; i++) {
-		send_gradient(source, worker, weights, data);
+		send_gradient(source, worker, weights, data, i + 1);
 		take_weights(target, weights);
 	}
 	check(dfi_source_close(source));

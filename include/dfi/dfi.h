@@ -20,6 +20,7 @@
 #include <dfi/flow.h>
 #include <dfi/flow_info.h>
 #include <dfi/log.h>
+#include <dfi/mark.h>
 #include <dfi/open_flow.h>
 #include <dfi/push.h>
 #include <dfi/registry.h>

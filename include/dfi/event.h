@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events of open flows (open_flow.h): who of the other side comes and goes. An
- * endpoint has them if it was opened with DFI_EVENTS; others never see one.
- * Owner thread only.
+ * Events: who of the other side comes and goes in open flows (open_flow.h), and
+ * marks of sources in all others except combiner flows. An endpoint has them if
+ * it was opened with DFI_EVENTS; others never see one. Sources of closed flows
+ * have none. Owner thread only.
  */
 #ifndef DFI_EVENT_H
 #define DFI_EVENT_H
@@ -27,6 +28,7 @@ enum dfi_event_type {
 	DFI_LOST, /* it died, aborted, or has left tuples behind */
 	/* For sources: some source has evicted it (open.evict_after_ms). */
 	DFI_EVICTED,
+	DFI_MARK, /* the watermark has risen (dfi_target_watermark()) */
 };
 
 struct dfi_event {
@@ -35,8 +37,9 @@ struct dfi_event {
 	/* Random, of this stay in the seat: the same in all its events. */
 	uint64_t incarnation;
 	/*
-	 * Of a target's DFI_JOINED in a replicate flow: the tuples that this
-	 * source had sent before those that come. 0 in all others.
+	 * Of DFI_MARK: the watermark. Of a target's DFI_JOINED in a replicate
+	 * flow: the tuples that this source had sent before those that come. 0
+	 * in all others.
 	 */
 	uint64_t value;
 	uint64_t reserved[3];
@@ -44,7 +47,8 @@ struct dfi_event {
 
 /*
  * Take the next event of a target. They are in order with its tuples: joined
- * before the first of a source, ended and lost behind the last. While one is
+ * before the first of a source, ended and lost behind the last, a mark behind
+ * all that its sources pushed before their marks. While one is
  * next, calls that consume return -ENOMSG, which is not sticky, and lend
  * nothing. -EAGAIN: none is next.
  */

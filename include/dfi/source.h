@@ -153,17 +153,6 @@ DFI_API void dfi_source_interrupt(struct dfi_source *source);
 DFI_API int dfi_source_flush(struct dfi_source *source);
 
 /*
- * End this source's window, in a flow with DFI_WINDOW_MARKED: send what is
- * buffered and tell all targets that have not cancelled. A window may be empty;
- * dfi_source_close() ends one as well. Waits until each target's ring has room,
- * as a push does; after -EAGAIN and -ETIMEDOUT no target knows of it and the
- * window goes on: repeat the mark, or dfi_source_close() fails. A span that is
- * lent ends. Owner thread only. -EPROTOTYPE: the flow has no windows, or they
- * end by themselves; not sticky.
- */
-DFI_API int dfi_source_mark(struct dfi_source *source);
-
-/*
  * A descriptor to poll after a push, claim, mark or flush returned -EAGAIN, for
  * room at a target that refused (context.h, "Polling"). A thread that is source
  * and target of flows that may be full uses DFI_NONBLOCK on both, consumes when

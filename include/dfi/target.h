@@ -140,9 +140,9 @@ DFI_API int dfi_target_gap(
     const struct dfi_target *target, struct dfi_gap *gap);
 
 /*
- * In a combiner flow with windows: the window, from 0, of the results that were
- * consumed last. Windows come in order, a batch is of one. -EPROTOTYPE: the
- * flow has no windows. -ENOENT: nothing was consumed yet.
+ * In a combiner flow with windows: the window of the results consumed last: its
+ * number, from 0, or the mark in front of it (0: none). Windows come in order.
+ * -EPROTOTYPE: the flow has no windows. -ENOENT: nothing was consumed yet.
  */
 DFI_API int dfi_target_window(
     const struct dfi_target *target, uint64_t *window);

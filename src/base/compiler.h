@@ -6,6 +6,8 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define always_inline inline __attribute__((always_inline))
+/* A function that is called rarely: it adds nothing to its callers. */
+#define rarely __attribute__((noinline, cold))
 #define maybe_unused __attribute__((unused)) /* used only in debug builds */
 
 #endif

@@ -125,8 +125,7 @@ static int check_sum(
 {
 	const struct ring_geometry *g = &reader->geometry;
 	uint64_t was = segment_header(g, payload)->checksum;
-	uint64_t is = dfi__segment_checksum(
-	    g, payload, footer_used(state), state);
+	uint64_t is = dfi__segment_checksum(g, payload, state);
 
 	if (likely(is == was))
 		return 0;
@@ -134,7 +133,7 @@ static int check_sum(
 	    "segment %lu: its checksum is %#lx, the source has sent %#lx: its "
 	    "%lu bytes are damaged",
 	    (unsigned long)reader->seq, (unsigned long)is, (unsigned long)was,
-	    (unsigned long)footer_used(state));
+	    (unsigned long)footer_payload(state));
 }
 
 /* The footer belongs neither to a segment nor to a gap. */
@@ -155,12 +154,12 @@ static inline const char *find_tuples(
     const struct reader *reader, uint64_t state)
 {
 	const struct ring_geometry *g = &reader->geometry;
-	uint64_t used = footer_used(state);
+	uint64_t used = footer_payload(state);
+	bool mark = footer_is_mark(state);
 	const char *tuples;
 
-	if ((!used && !(g->parts & (SEGMENT_TARGETS | SEGMENT_WINDOWS))) ||
-	    (used > g->segment_bytes &&
-		!(reader->awaits_mark && used == sizeof(uint64_t))) ||
+	if ((!used && !(g->parts & (SEGMENT_TARGETS | SEGMENT_MARK))) ||
+	    (mark ? g->parts & SEGMENT_MARK : used > g->segment_bytes) ||
 	    state & FOOTER_FLAGS & ~FOOTER_FLAG_SHIFTED)
 		return NULL;
 	tuples = (const char *)reader->head - g->footer_offset +
@@ -223,19 +222,18 @@ static bool explain_lack(struct reader *reader, uint64_t lack)
 	return true;
 }
 
-/* A segment ends a window, has tuples, or both. */
-static int read_window(
-    struct reader *reader, const struct segment_header *header, uint64_t used)
+/* A segment has a mark, tuples, or both. */
+static int read_mark(struct reader *reader, uint64_t mark, uint64_t used)
 {
-	if (header->windows ? header->windows != reader->windows + 1 : !used)
+	if (mark ? mark <= reader->marked : !used)
 		return dfi__fail(-EBADMSG,
-		    "segment %lu of %lu bytes ends window %lu of the source, "
-		    "of which %lu have ended",
+		    "segment %lu of %lu bytes has mark %lu, but the last one "
+		    "was %lu, and marks rise",
 		    (unsigned long)reader->seq, (unsigned long)used,
-		    (unsigned long)header->windows,
-		    (unsigned long)reader->windows);
-	reader->ended_window = header->windows != 0;
-	reader->windows += reader->ended_window;
+		    (unsigned long)mark, (unsigned long)reader->marked);
+	reader->has_mark = mark != 0;
+	if (mark)
+		reader->marked = mark;
 	return 0;
 }
 
@@ -247,7 +245,7 @@ static int read_header(
 	const struct segment_header *header = segment_header(g, tuples);
 	int ret;
 
-	if (g->parts & SEGMENT_TARGETS) {
+	if (g->parts & SEGMENT_TARGETS && !footer_is_mark(state)) {
 		*passes = !(header->targets & reader->own_bit);
 		if (!footer_used(state) && !*passes)
 			return dfi__fail(-EBADMSG,
@@ -260,35 +258,9 @@ static int read_header(
 		if (ret < 0)
 			return ret;
 	}
-	return g->parts & SEGMENT_WINDOWS
-	    ? read_window(reader, header, footer_used(state))
+	return g->parts & SEGMENT_MARK
+	    ? read_mark(reader, header->mark, footer_used(state))
 	    : 0;
-}
-
-/* The ring's first segment; see dfi__writer_mark(). */
-static int take_mark(struct reader *reader, const char *at, uint64_t state)
-{
-	const struct ring_geometry *g = &reader->geometry;
-	uint64_t total = atomic_peek(&reader->head->total);
-	uint64_t value = 0;
-	int ret = 0;
-
-	if (!at || footer_used(state) != sizeof(value) ||
-	    total != sizeof(value) / g->tuple_size)
-		return dfi__fail(-EBADMSG,
-		    "segment %lu should be a mark of %zu bytes, but its "
-		    "footer says %lu bytes and %lu tuples",
-		    (unsigned long)reader->seq, sizeof(value),
-		    (unsigned long)footer_used(state), (unsigned long)total);
-	if (g->parts & SEGMENT_CHECKSUM)
-		ret = check_sum(reader, at, footer_unshifted(state));
-	if (ret < 0)
-		return ret;
-	memcpy(&reader->mark_value, at, sizeof(value));
-	reader->awaits_mark = false;
-	reader->passed = total;
-	reader_go_on(reader);
-	return 0;
 }
 
 int dfi__reader_take_other(
@@ -297,7 +269,7 @@ int dfi__reader_take_other(
 	const struct ring_geometry *g = &reader->geometry;
 	uint64_t state = atomic_peek(&reader->head->state);
 	uint64_t total = atomic_peek(&reader->head->total);
-	uint64_t used = footer_used(state);
+	uint64_t used = footer_tuple_bytes(state), mark;
 	uint64_t tuples = used == g->segment_bytes ? g->segment_tuples
 						   : used / g->tuple_size;
 	uint64_t counted = reader_seen(reader) + tuples;
@@ -305,10 +277,6 @@ int dfi__reader_take_other(
 	bool passes = false;
 	int ret;
 
-	if (unlikely(reader->awaits_mark)) {
-		*bytes = 0;
-		return take_mark(reader, tuples_at, state);
-	}
 	if (!tuples_at || tuples * g->tuple_size != used)
 		return take_gap(reader, state);
 	if (unlikely(total != counted || reader->unsure) &&
@@ -320,6 +288,12 @@ int dfi__reader_take_other(
 		    (unsigned long)counted);
 	if (unlikely(g->parts)) {
 		ret = read_header(reader, tuples_at, state, &passes);
+		if (ret < 0)
+			return ret;
+	}
+	if (unlikely(footer_is_mark(state))) {
+		memcpy(&mark, tuples_at, sizeof(mark));
+		ret = read_mark(reader, mark, 0);
 		if (ret < 0)
 			return ret;
 	}

@@ -47,11 +47,10 @@ struct reader {
 	 * released segments. At first it is credit_batch() of the geometry.
 	 */
 	uint32_t batch;
-	uint64_t windows;  /* windows of the source that have ended */
-	bool ended_window; /* the segment taken last ended a window */
-	/* The owner may set it: the first segment is a mark, not taken yet. */
+	uint64_t marked; /* the source's last mark; 0: none */
+	bool has_mark;   /* the segment taken last has it; for the owner */
+	/* For the owner: the first segment must be a mark, not taken yet. */
 	bool awaits_mark;
-	uint64_t mark_value; /* of the mark that was taken */
 	bool held;
 	struct segment_footer nothing; /* its head while it is paused */
 	bool lossy; /* segments may be lost; reader_take() tells of it */
@@ -157,10 +156,10 @@ int dfi__reader_take_other(
 
 /*
  * Lend the next segment, which is ready. *bytes is 0 if the segment is for
- * other targets, only ends a window, or is a mark. reader_release() gives the
- * segment back. -EBADMSG: the footer is not valid, or the tuples are damaged.
- * -ENODATA, from a lossy reader, once for each gap: reader->gap_count segments
- * from gap_first on were lost. reader_release() also gives lost segments back.
+ * other targets or only has a mark. reader_release() gives the segment back.
+ * -EBADMSG: the footer is not valid, or the tuples are damaged. -ENODATA, from
+ * a lossy reader, once for each gap: reader->gap_count segments from gap_first
+ * on were lost. reader_release() also gives lost segments back.
  */
 static inline int reader_take(
     struct reader *reader, const char **payload, uint64_t *bytes)

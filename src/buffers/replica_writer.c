@@ -229,15 +229,60 @@ static int publish_copy(
 	    writer, replica_addresses(replica_writer, ring) ? used : 0);
 }
 
-static int send_all(struct replica_writer *replica_writer, uint64_t used)
+/* The ring did not get the segment: an error unless its target has cancelled.
+ */
+static rarely int not_sent(
+    struct replica_writer *replica_writer, uint32_t ring, int err)
 {
+	if (has_cancelled(&replica_writer->rings[ring]))
+		return 0;
+	replica_writer->short_of = ring;
+	return err;
+}
+
+static int mark_ring(struct replica_writer *replica_writer, uint32_t ring)
+{
+	struct writer *writer = &replica_writer->rings[ring];
+
+	if (writer->remote->send_buffer)
+		return dfi__writer_publish_mark_from(writer,
+		    replica_writer->send_buffer->at +
+			send_buffer_slot(&replica_writer->lane.geometry,
+			    replica_writer->lane.slot));
+	writer->global = replica_writer->lane.global;
+	writer->targets = UINT64_MAX;
+	return dfi__writer_publish_mark(writer, replica_writer->mark);
+}
+
+static rarely int mark_all(struct replica_writer *replica_writer)
+{
+	struct writer *lane = &replica_writer->lane;
 	int err, ret = 0;
 	uint32_t i;
 
 	replica_writer->asked = replica_writer->drawn = false;
-	replica_writer->lane.targets = replica_writer->targets;
+	lane->targets = UINT64_MAX;
 	if (replica_writer->shared_ring.region)
-		return dfi__writer_publish(&replica_writer->lane, used);
+		return dfi__writer_publish_mark(lane, replica_writer->mark);
+	if (replica_writer->send_buffer)
+		dfi__writer_fill_mark(
+		    lane, lane_payload(replica_writer), replica_writer->mark);
+	for (i = 0; i < replica_writer->n_rings; i++) {
+		if (replica_writer->rings[i].cancelled)
+			continue;
+		err = mark_ring(replica_writer, i);
+		if (err < 0 && !ret)
+			ret = not_sent(replica_writer, i, err);
+	}
+	dfi__writer_count(lane, 0);
+	return ret;
+}
+
+static int send_to_rings(struct replica_writer *replica_writer, uint64_t used)
+{
+	int err, ret = 0;
+	uint32_t i;
+
 	if (replica_writer->send_buffer)
 		settle_in_send_buffer(replica_writer, used);
 	for (i = 0; i < replica_writer->n_rings; i++) {
@@ -246,14 +291,20 @@ static int send_all(struct replica_writer *replica_writer, uint64_t used)
 		err = replica_writer->rings[i].remote->send_buffer
 		    ? publish_from_send_buffer(replica_writer, i, used)
 		    : publish_copy(replica_writer, i, used);
-		if (err < 0 && !ret &&
-		    !has_cancelled(&replica_writer->rings[i])) {
-			ret = err;
-			replica_writer->short_of = i;
-		}
+		if (err < 0 && !ret)
+			ret = not_sent(replica_writer, i, err);
 	}
 	dfi__writer_count(&replica_writer->lane, used);
 	return ret;
+}
+
+static int send_all(struct replica_writer *replica_writer, uint64_t used)
+{
+	replica_writer->asked = replica_writer->drawn = false;
+	replica_writer->lane.targets = replica_writer->targets;
+	return replica_writer->shared_ring.region
+	    ? dfi__writer_publish(&replica_writer->lane, used)
+	    : send_to_rings(replica_writer, used);
 }
 
 /*
@@ -293,8 +344,10 @@ int dfi__replica_publish(struct replica_writer *replica_writer, uint64_t used)
 
 	if (unlikely(ret < 0))
 		return ret;
-	if (likely(ret))
+	if (likely(ret && used != FOOTER_MARK))
 		return send_all(replica_writer, used);
+	if (ret)
+		return mark_all(replica_writer);
 	replica_writer->waiting = (struct replica_waiting){
 		.segment = replica_writer->lane.segment,
 		.used = used,
@@ -329,7 +382,9 @@ int dfi__replica_go_on(struct replica_writer *replica_writer)
 	replica_writer->waiting.segment = NULL;
 	replica_writer->lane.segment = waiting.segment;
 	replica_writer->targets = waiting.targets;
-	ret = send_all(replica_writer, waiting.used);
+	ret = waiting.used == FOOTER_MARK
+	    ? mark_all(replica_writer)
+	    : send_all(replica_writer, waiting.used);
 	replica_writer->targets = targets;
 	return ret < 0 ? ret : 1;
 }

@@ -27,6 +27,7 @@ struct replica_writer {
 	uint32_t n_rings;
 	uint32_t short_of; /* the ring at which the last call failed */
 	uint64_t targets;  /* target set of the segment; 0: no sets */
+	uint64_t mark;     /* of a segment that is one (FOOTER_MARK) */
 	char *room; /* memory of the segment, if the processor copies it */
 	struct send_buffer *send_buffer; /* if a device copies */
 	struct shared_ring shared_ring;  /* if it has a region */
@@ -104,7 +105,8 @@ int dfi__replica_open(struct replica_writer *replica_writer);
  * Send the first used bytes of the open segment to all rings. If one ring
  * fails, the others have got the segment. If drawing a position fails
  * (undrawn), none has got it. While the position is on its way, the segment
- * waits (replica_waits()), and none is open.
+ * waits (replica_waits()), and none is open. used may be FOOTER_MARK: it sends
+ * replica_writer->mark to all targets, whatever the target set.
  */
 int dfi__replica_publish(struct replica_writer *replica_writer, uint64_t used);
 

@@ -91,13 +91,13 @@ void dfi__writer_fill_header(
 		header->global = writer->global;
 	if (g->parts & SEGMENT_TARGETS)
 		header->targets = writer->targets;
-	if (g->parts & SEGMENT_WINDOWS)
-		header->windows = writer->windows;
+	if (g->parts & SEGMENT_MARK)
+		header->mark = writer->mark;
 	if (g->parts & SEGMENT_RECORDS)
 		header->records = writer->records;
 	if (g->parts & SEGMENT_CHECKSUM)
 		header->checksum = dfi__segment_checksum(
-		    g, tuples, used, footer_state(writer->seq, used, 0));
+		    g, tuples, footer_state(writer->seq, used, 0));
 }
 
 static always_inline void count(struct writer *writer, uint64_t used)
@@ -155,7 +155,7 @@ static always_inline int publish_from(
 	};
 
 	count(writer, used);
-	write.footer[0] = writer->marked + atomic_peek(&writer->total);
+	write.footer[0] = atomic_peek(&writer->total);
 	if (unlikely(writer->batch && writer->batch->open))
 		return write_held(writer, &write);
 	return writer->remote->transport->ops->ring.write(
@@ -183,17 +183,37 @@ int dfi__writer_publish(struct writer *writer, uint64_t used)
 	return publish_from(writer, NULL, used);
 }
 
-/* A network counts its bytes as tuples, so all totals do. */
-int dfi__writer_mark(struct writer *writer, uint64_t value)
-{
-	int ret;
+/* ---- Marks ------------------------------------------------------------- */
 
-	writer->segment = writer_payload(writer);
-	memcpy(writer->segment, &value, sizeof(value));
-	ret = dfi__writer_publish(writer, sizeof(value));
-	writer->marked = atomic_peek(&writer->total);
-	atomic_set(&writer->total, 0);
-	return ret;
+void dfi__writer_fill_mark(
+    const struct writer *writer, char *payload, uint64_t mark)
+{
+	memcpy(payload, &mark, sizeof(mark));
+	if (writer->geometry.parts)
+		dfi__writer_fill_header(writer, payload, FOOTER_MARK);
+}
+
+int dfi__writer_publish_mark_from(struct writer *writer, const char *buffered)
+{
+	const struct ring_geometry *g = &writer->geometry;
+	uint64_t slot = slot_offset(g, writer->slot);
+	struct transport_write write = {
+		.buffered = buffered,
+		.payload_offset = slot,
+		.footer_offset = slot + (uint64_t)g->footer_offset,
+		.footer[0] = atomic_peek(&writer->total),
+		.footer[1] = footer_state(writer->seq, FOOTER_MARK, 0),
+	};
+
+	count(writer, 0);
+	return writer->remote->transport->ops->ring.write(
+	    writer->remote, &write);
+}
+
+int dfi__writer_publish_mark(struct writer *writer, uint64_t mark)
+{
+	dfi__writer_fill_mark(writer, writer_payload(writer), mark);
+	return dfi__writer_publish_mark_from(writer, NULL);
 }
 
 int dfi__writer_publish_part(struct writer *writer, uint64_t used)
@@ -214,7 +234,7 @@ int dfi__writer_end(struct writer *writer, uint64_t flag)
 {
 	struct transport_write write = {
 		.footer_offset = offsetof(struct ring_header, end),
-		.footer[0] = writer->marked + atomic_peek(&writer->total),
+		.footer[0] = atomic_peek(&writer->total),
 		.footer[1] = footer_state(writer->seq, 0, flag),
 	};
 
@@ -254,8 +274,8 @@ uint64_t dfi__writer_unreturned(const struct writer *writer)
 	    (const struct segment_footer *)(const void *)(writer->remote->ring +
 		slot_offset(g, slot) + g->footer_offset);
 	return min_u64(total,
-	    writer->marked + total - atomic_peek(&first->total) +
-		footer_used(atomic_peek(&first->state)) / g->tuple_size);
+	    total - atomic_peek(&first->total) +
+		footer_tuple_bytes(atomic_peek(&first->state)) / g->tuple_size);
 }
 
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer)

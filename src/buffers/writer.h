@@ -35,9 +35,8 @@ struct writer {
 	uint64_t consumed;         /* last credit seen */
 	uint64_t global;           /* for the header of the next segment */
 	uint64_t targets;          /* the same */
-	uint64_t windows;          /* likewise: see struct segment_header */
+	uint64_t mark;             /* likewise: see struct segment_header */
 	uint64_t records;          /* the same */
-	uint64_t marked;           /* the part of the mark in footers' totals */
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;
@@ -127,28 +126,37 @@ static always_inline int writer_open(struct writer *writer)
 
 /*
  * Send the first used bytes of the open segment. They are whole tuples. used
- * may be 0 only if the header excludes the target, or a window ends with the
- * segment. A segment outside of its slot is copied there.
+ * may be 0 only if the header excludes the target, or has a mark. A segment
+ * outside of its slot is copied there.
  */
 int dfi__writer_publish(struct writer *writer, uint64_t used);
 
 /*
- * Send a mark as the first segment of a ring: a number in the place of tuples,
- * for a reader that awaits it (reader.awaits_mark).
- */
-int dfi__writer_mark(struct writer *writer, uint64_t value);
-
-/*
  * The steps of dfi__writer_publish(), for a segment that goes to several rings
  * from a send buffer: fill in the header before the tuples, if segments have
- * one; send the segment from the beginning of that header; and count it without
- * sending. The rings' remotes were opened with the send buffer.
+ * one (used as in a footer); send the segment from the beginning of that
+ * header; and count it without sending. The rings' remotes were opened with the
+ * send buffer.
  */
 void dfi__writer_fill_header(
     const struct writer *writer, const char *tuples, uint64_t used);
 int dfi__writer_publish_from(
     struct writer *writer, const char *buffered, uint64_t used);
 void dfi__writer_count(struct writer *writer, uint64_t used);
+
+/*
+ * Send a mark in the next segment, whose slot is free. An open segment is
+ * empty, and is closed.
+ */
+int dfi__writer_publish_mark(struct writer *writer, uint64_t mark);
+
+/*
+ * The steps of it for a segment that goes to several rings: see
+ * dfi__writer_fill_header().
+ */
+void dfi__writer_fill_mark(
+    const struct writer *writer, char *payload, uint64_t mark);
+int dfi__writer_publish_mark_from(struct writer *writer, const char *buffered);
 
 /*
  * As dfi__writer_publish(), but the segment stays open behind these bytes.

@@ -9,7 +9,8 @@
  *	       | SHIFTED | HELD | ABORT | END | LOST | used   | number |
  *	       +---------+------+-------+-----+------+--------+--------+
  *
- * used: bytes of payload. number: the segment's sequence number.
+ * used: bytes of payload; FOOTER_MARK: a mark. number: the segment's sequence
+ * number.
  */
 #ifndef DFI_TRANSPORT_FOOTER_H
 #define DFI_TRANSPORT_FOOTER_H
@@ -43,6 +44,12 @@ static_assert(sizeof(_Atomic uint64_t) == 8, "lock-free words");
 
 #define FOOTER_USED_SHIFT 32
 #define FOOTER_USED_MAX ((UINT64_C(1) << 27) - 1)
+/*
+ * "used" of a segment without tuples, whose payload is a mark: a number of
+ * FOOTER_MARK_BYTES, in the order of the machine's bytes. Each slot has room.
+ */
+#define FOOTER_MARK FOOTER_USED_MAX
+#define FOOTER_MARK_BYTES 8
 #define FOOTER_FLAG_LOST (UINT64_C(1) << 59)  /* see above */
 #define FOOTER_FLAG_END (UINT64_C(1) << 60)   /* the source has closed */
 #define FOOTER_FLAG_ABORT (UINT64_C(1) << 61) /* the source has given up */
@@ -92,6 +99,23 @@ static inline uint64_t footer_used(uint64_t state)
 	return (state >> FOOTER_USED_SHIFT) & FOOTER_USED_MAX;
 }
 
+/* Tells whether the segment is a mark. */
+static inline bool footer_is_mark(uint64_t state)
+{
+	return footer_used(state) == FOOTER_MARK;
+}
+
+/* The bytes of payload behind the header, and those of its tuples. */
+static inline uint64_t footer_payload(uint64_t state)
+{
+	return footer_is_mark(state) ? FOOTER_MARK_BYTES : footer_used(state);
+}
+
+static inline uint64_t footer_tuple_bytes(uint64_t state)
+{
+	return footer_is_mark(state) ? 0 : footer_used(state);
+}
+
 /* Tells whether the state is that of a published end mark. */
 static inline bool footer_is_end(uint64_t state)
 {
@@ -111,6 +135,17 @@ static inline uint64_t footer_hold(uint64_t state)
 static inline uint64_t footer_release(uint64_t state)
 {
 	return footer_hold(state);
+}
+
+/*
+ * Where a transport says how many bytes a segment has, without a footer, this
+ * bit says that it is a mark. No segment is so large.
+ */
+#define SENT_MARK (UINT64_C(1) << 27)
+
+static inline uint64_t sent_bytes(uint64_t size, uint64_t state)
+{
+	return footer_is_mark(state) ? size | SENT_MARK : size;
 }
 
 /*
@@ -186,6 +221,28 @@ static inline void footer_next(
 	footer[0] += bytes == shape->segment_bytes ? shape->segment_tuples
 						   : bytes / shape->tuple_size;
 	footer[1] = footer_state(footer_seq(footer[1]) + 1, bytes, 0);
+}
+
+/* The same for a mark. */
+static inline void footer_next_mark(uint64_t footer[2])
+{
+	footer[1] = footer_state(footer_seq(footer[1]) + 1, FOOTER_MARK, 0);
+}
+
+/* The same for the bytes of sent_bytes(). */
+static inline void footer_next_sent(
+    const struct segment_shape *shape, uint64_t bytes, uint64_t footer[2])
+{
+	if (bytes & SENT_MARK)
+		footer_next_mark(footer);
+	else
+		footer_next(shape, bytes, footer);
+}
+
+/* The bytes of a mark that are sent. */
+static inline uint64_t mark_bytes(const struct segment_shape *shape)
+{
+	return shape->payload_offset + FOOTER_MARK_BYTES;
 }
 
 #endif

@@ -211,7 +211,7 @@ struct ring_credit {
 struct transport_write {
 	const char *buffered; /* where the payload lies in the send buffer */
 	uint64_t payload_offset;
-	uint64_t payload_size;
+	uint64_t payload_size;  /* 0: of an end mark, and of a mark */
 	uint64_t footer_offset; /* 16-byte aligned */
 	uint64_t footer[2];
 	bool more; /* it may wait until the next write, or post() */

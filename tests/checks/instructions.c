@@ -119,8 +119,10 @@ static void claim_all(uint32_t n)
 
 static void push_window(uint32_t n)
 {
+	static uint64_t window;
+
 	push_small(n);
-	check(dfi_source_mark(source));
+	check(dfi_source_mark(source, ++window));
 }
 
 /* The ways out: n tuples of each target. */

@@ -128,7 +128,7 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(VOID(dfi_source_abort(NULL)), "")                                   \
 	X(VOID(dfi_source_interrupt(NULL)), "")                               \
 	X(dfi_source_flush(NULL), "source is NULL")                           \
-	X(dfi_source_mark(NULL), "source is NULL")                            \
+	X(dfi_source_mark(NULL, 1), "source is NULL")                         \
 	X(dfi_source_fd(NULL), "source is NULL")                              \
 	X(VOID(dfi_source_query(source, NULL)), "stats is NULL")              \
 	X(dfi_source_dropped(NULL, &out.number), "source is NULL")            \
@@ -166,6 +166,8 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_target_gap(NULL, &out.gap), "target is NULL")                   \
 	X(dfi_target_gap(target, NULL), "gap is NULL")                        \
 	X(dfi_target_window(NULL, &out.number), "target is NULL")             \
+	X(dfi_target_watermark(NULL, &out.number), "target is NULL")          \
+	X(dfi_target_watermark(target, NULL), "value is NULL")                \
 	X(dfi_target_window(target, NULL), "window is NULL")                  \
 	X(dfi_target_consume_slow(NULL, &out.tuple), "target is NULL")        \
 	X(dfi_target_consume(target, NULL), "tuple is NULL")                  \

@@ -1014,7 +1014,6 @@ Test(open, counters_are_of_endpoints_and_of_rings)
 
 Test(open, who_has_not_asked_has_no_events)
 {
-	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
 	struct dfi_event event;
 	struct dfi_source *s;
 	struct dfi_target *t;
@@ -1029,10 +1028,6 @@ Test(open, who_has_not_asked_has_no_events)
 	t = target_with_events(0);
 	assert_error(dfi_target_event(t, NULL), -EINVAL, "event is NULL");
 	close_target(t);
-	create_kv_flow(rig.dfi, "closed", 1, 1, SEGMENT, RING);
-	attr.flags = DFI_EVENTS;
-	assert_error(dfi_target_open(rig.dfi, "closed", 0, &attr, &t), -EINVAL,
-	    "DFI_EVENTS", "DFI_MEMBERS_OPEN");
 }
 
 #define refuse(err, change, ...)                                        \

@@ -271,8 +271,7 @@ static int push_all(struct dfi_source *source, const struct end *end)
 			ret = dfi_source_flush(source);
 		while (!ret && marked && marks < MAX_WINDOWS &&
 		    rng_below(&rng, 80) == 0) {
-			ret = dfi_source_mark(source);
-			marks++;
+			ret = dfi_source_mark(source, ++marks);
 		}
 	}
 	return ret;
@@ -817,14 +816,15 @@ Test(tree, passes_a_window_on_when_all_inputs_have_ended_it)
 				push(small.sources[s], w, s);
 			if (s < 3)
 				cr_assert_eq(
-				    dfi_source_mark(small.sources[s]), 0);
+				    dfi_source_mark(small.sources[s], w + 1),
+				    0);
 		}
 		for (s = 0; s < small.n_combiners; s++)
 			cr_assert_eq(
 			    dfi_combiner_run(small.combiners[s]), -EAGAIN);
 		cr_assert_eq(
 		    dfi_target_consume(small.targets[0], &tuple), -EAGAIN);
-		cr_assert_eq(dfi_source_mark(small.sources[3]), 0);
+		cr_assert_eq(dfi_source_mark(small.sources[3], w + 1), 0);
 		if (w % 4 == 0)
 			continue;
 		cr_assert_eq(consume_small(&small, 0, &tuple), 1);
@@ -1213,8 +1213,8 @@ Test(tree, cancels_while_it_has_a_mark_to_send)
 	 * room later, but then the fourth finds it as well.
 	 */
 	for (i = 0; i < 4; i++) {
-		cr_assert_eq(
-		    dfi_source_mark(small.sources[0]), 0, "%s", dfi_errmsg());
+		cr_assert_eq(dfi_source_mark(small.sources[0], i + 1), 0, "%s",
+		    dfi_errmsg());
 		run_until_counted(small.combiners[0], &stats, &stats.windows,
 		    i < 2 ? i + 1 : 2);
 	}

@@ -286,7 +286,7 @@ static int push_windows(struct dfi_source *source, struct end *end)
 		if (!marks || (w + 1 == end->n_windows && s->seed % 2))
 			continue;
 		do
-			ret = dfi_source_mark(source);
+			ret = dfi_source_mark(source, w + 1);
 		while (again(source, ret));
 		if (ret < 0)
 			return ret;
@@ -585,16 +585,18 @@ static void push_kv(struct dfi_source *source, uint64_t key, uint64_t val)
 	    push_soon(source, &(struct kv){ key, val }), 0, "%s", dfi_errmsg());
 }
 
+static uint64_t mark_value;
 static int mark_ret;
 
 static bool mark_has_room(void *source)
 {
-	mark_ret = dfi_source_mark(source);
+	mark_ret = dfi_source_mark(source, mark_value);
 	return mark_ret != -EAGAIN;
 }
 
-static void mark(struct dfi_source *source)
+static void mark(struct dfi_source *source, uint64_t value)
 {
+	mark_value = value;
 	cr_assert(eventually(mark_has_room, source));
 	cr_assert_eq(mark_ret, 0, "%s", dfi_errmsg());
 }
@@ -638,14 +640,14 @@ Test(window, a_mark_reaches_targets_that_got_nothing)
 	push_kv(source, keys[0], 5);
 	cr_assert_eq(dfi_source_flush(source), 0);
 	expect_nothing(all[0]);
-	mark(source);
+	mark(source, 1);
 	expect(all[0], 0, keys[0], 5);
 	expect_nothing(all[0]);
 	/* An empty one, for all. */
-	mark(source);
+	mark(source, 2);
 	push_kv(source, keys[1], 6);
 	expect_nothing(all[1]);
-	mark(source);
+	mark(source, 3);
 	expect(all[1], 2, keys[1], 6);
 	push_kv(source, keys[0], 7);
 	cr_assert_eq(dfi_source_close(source), 0);
@@ -692,12 +694,12 @@ Test(window, results_wait_for_the_slowest_source)
 	all[0] = open_source(rig.other, "f", 0, 0);
 	all[1] = open_source(rig.other, "f", 1, 0);
 	push_kv(all[0], 1, 10);
-	mark(all[0]);
+	mark(all[0], 1);
 	push_kv(all[0], 1, 20);
-	mark(all[0]);
+	mark(all[0], 2);
 	expect_nothing(target);
 	push_kv(all[1], 1, 1);
-	mark(all[1]);
+	mark(all[1], 1);
 	expect(target, 0, 1, 11);
 	expect_nothing(target);
 	/* A source that ends, ends all its windows. */
@@ -705,7 +707,7 @@ Test(window, results_wait_for_the_slowest_source)
 	cr_assert_eq(dfi_source_close(all[1]), 0);
 	expect(target, 1, 1, 22);
 	push_kv(all[0], 1, 30);
-	mark(all[0]);
+	mark(all[0], 3);
 	expect(target, 2, 1, 30);
 	cr_assert_eq(dfi_source_close(all[0]), 0);
 	end_target(target);
@@ -722,16 +724,16 @@ Test(window, sources_that_have_ended_are_not_waited_for)
 	all[1] = open_source(rig.other, "f", 1, 0);
 	/* It is blocked when it ends. */
 	push_kv(all[0], 1, 10);
-	mark(all[0]);
+	mark(all[0], 1);
 	push_kv(all[0], 1, 20);
 	cr_assert_eq(dfi_source_close(all[0]), 0);
 	expect_nothing(target);
-	mark(all[1]);
+	mark(all[1], 1);
 	expect(target, 0, 1, 10);
 	expect_nothing(target);
-	mark(all[1]);
+	mark(all[1], 2);
 	expect(target, 1, 1, 20);
-	mark(all[1]);
+	mark(all[1], 3);
 	expect_nothing(target);
 	push_kv(all[1], 2, 3);
 	cr_assert_eq(dfi_source_close(all[1]), 0);
@@ -766,7 +768,7 @@ static void run_ahead(uint64_t window_tuples)
 		ret = dfi_source_push(all[0], &(struct kv){ 1, 1 });
 		pushed = ret == 0;
 		if (ret == 0 && marks)
-			ret = dfi_source_mark(all[0]);
+			ret = dfi_source_mark(all[0], n + 1);
 		if (ret)
 			break;
 		/* All consumed tuples are of the first window. */
@@ -777,7 +779,7 @@ static void run_ahead(uint64_t window_tuples)
 	for (w = 0; w < n; w++) {
 		push_kv(all[1], 1, 1);
 		if (marks)
-			mark(all[1]);
+			mark(all[1], w + 1);
 		expect(target, w, 1, 2);
 	}
 	expect_nothing(target);
@@ -786,7 +788,7 @@ static void run_ahead(uint64_t window_tuples)
 	if (!pushed)
 		push_kv(all[0], 1, 1);
 	if (marks)
-		mark(all[0]);
+		mark(all[0], n + 1);
 	cr_assert_eq(dfi_source_close(all[0]), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_source_close(all[1]), 0, "%s", dfi_errmsg());
 	expect(target, n, 1, 1);
@@ -847,11 +849,12 @@ Test(window, a_mark_is_for_all_targets_or_for_none)
 	while (!(ret = dfi_source_push(source, &(struct kv){ keys[1], 1 })))
 		n++;
 	cr_assert_eq(ret, -EAGAIN);
-	assert_error(dfi_source_mark(source), -EAGAIN, "full");
+	assert_error(dfi_source_mark(source, 1), -EAGAIN, "full");
 	expect_nothing(all[0]);
 	/* The window goes on. */
 	push_kv(source, keys[0], 2);
 	expect_nothing(all[1]);
+	mark_value = 1;
 	expect_room(mark_has_room, source, all);
 	cr_assert_eq(mark_ret, 0, "%s", dfi_errmsg());
 	expect(all[0], 0, keys[0], 3);
@@ -894,13 +897,14 @@ Test(window, a_mark_that_was_refused_and_not_repeated_fails_the_source)
 	struct dfi_source *source;
 	struct dfi_target *target;
 	const void *tuple;
+	uint64_t value = 1;
 	int ret;
 
 	create_with_segments(1, 1, DFI_WINDOW_MARKED, 1, 2);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, DFI_NONBLOCK);
-	while (!(ret = dfi_source_mark(source)))
-		;
+	while (!(ret = dfi_source_mark(source, value)))
+		value++;
 	cr_assert_eq(ret, -EAGAIN);
 	assert_error(dfi_source_close(source), -EAGAIN, "mark", "not repeated");
 	assert_error(dfi_target_consume(target, &tuple), -ECANCELED, "aborted");
@@ -921,19 +925,19 @@ Test(window, an_aborted_source_leaves_the_windows_that_all_have_ended)
 	all[0] = open_source(rig.other, "f", 0, 0);
 	all[1] = open_source(rig.other, "f", 1, 0);
 	push_kv(all[0], 1, 1);
-	mark(all[0]);
+	mark(all[0], 1);
 	push_kv(all[0], 1, 2);
-	mark(all[0]);
+	mark(all[0], 2);
 	push_kv(all[0], 1, 3);
 	dfi_source_abort(all[0]);
 	cr_assert_eq(dfi_source_close(all[0]), -ECANCELED);
 	push_kv(all[1], 1, 10);
-	mark(all[1]);
+	mark(all[1], 1);
 	expect(target, 0, 1, 11);
 	push_kv(all[1], 1, 20);
-	mark(all[1]);
+	mark(all[1], 2);
 	expect(target, 1, 1, 22);
-	mark(all[1]);
+	mark(all[1], 3);
 	assert_error(dfi_target_consume(target, &tuple), -ECANCELED, "aborted");
 	cr_assert_eq(dfi_target_close(target), -ECANCELED);
 	cr_assert_eq(dfi_source_close(all[1]), -ECONNRESET);
@@ -954,7 +958,7 @@ static void cancel_one(uint64_t window_tuples)
 	push_kv(source, keys[1], 1);
 	push_kv(source, keys[0], 1);
 	if (marks)
-		mark(source);
+		mark(source, 1);
 	cr_assert_eq(dfi_target_cancel(all[1]), 0);
 	cr_assert_eq(dfi_target_close(all[1]), 0);
 	expect(all[0], 0, keys[0], 1);
@@ -966,7 +970,7 @@ static void cancel_one(uint64_t window_tuples)
 			    dfi_source_push(source, &(struct kv){ keys[1], 1 }),
 			    -EPIPE);
 		if (marks)
-			mark(source);
+			mark(source, w + 1);
 		else
 			push_kv(source, keys[0], 0);
 		expect(all[0], w, keys[0], w);
@@ -1001,7 +1005,7 @@ Test(window, marks_belong_to_flows_that_are_marked)
 	create(&attr);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, 0);
-	assert_error(dfi_source_mark(source), -EPROTOTYPE, "flow 'f'",
+	assert_error(dfi_source_mark(source, 1), -EPROTOTYPE, "flow 'f'",
 	    "source 0", "no windows", "DFI_WINDOW_MARKED");
 	assert_error(dfi_target_window(target, &window), -EPROTOTYPE,
 	    "flow 'f'", "target 0", "no windows");
@@ -1013,13 +1017,13 @@ Test(window, marks_belong_to_flows_that_are_marked)
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, 0);
 	assert_error(
-	    dfi_source_mark(source), -EPROTOTYPE, "after window_tuples");
+	    dfi_source_mark(source, 1), -EPROTOTYPE, "after window_tuples");
 	assert_error(dfi_source_claim_n(source, 0, 2, &span), -EMSGSIZE,
 	    "at most 1", "DFI_WINDOW_MARKED");
 	assert_error(dfi_target_window(target, &window), -ENOENT, "no results");
 	assert_error(dfi_target_window(target, NULL), -EINVAL, "NULL");
 	assert_error(dfi_target_window(NULL, &window), -EINVAL, "NULL");
-	assert_error(dfi_source_mark(NULL), -EINVAL, "NULL");
+	assert_error(dfi_source_mark(NULL, 1), -EINVAL, "NULL");
 	/* The claim was the last that was to move tuples. */
 	cr_assert_eq(dfi_source_close(source), -EMSGSIZE);
 	cr_assert_eq(consume_soon(target, &tuple), -ECANCELED);
@@ -1036,9 +1040,9 @@ Test(window, a_cursor_must_be_closed_before_a_mark)
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, 0);
 	cursor = dfi_source_cursor_open(source, 0, sizeof(struct kv));
-	assert_error(dfi_source_mark(source), -EBUSY, "cursor");
+	assert_error(dfi_source_mark(source, 1), -EBUSY, "cursor");
 	cr_assert_eq(dfi_source_cursor_close(cursor), 0);
-	mark(source);
+	mark(source, 1);
 	cr_assert_eq(dfi_source_close(source), 0);
 	end_target(target);
 }
@@ -1054,7 +1058,7 @@ Test(window, a_span_that_is_lent_ends_with_the_window)
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, 0);
 	cr_assert_eq(dfi_source_claim(source, 0, &span), 0);
-	mark(source);
+	mark(source, 1);
 	assert_error(dfi_source_commit(source, &span, 1), -EINVAL, "span");
 	cr_assert_eq(dfi_source_close(source), -EINVAL);
 	cr_assert_eq(consume_soon(target, &tuple), -ECANCELED);
@@ -1178,7 +1182,7 @@ static void *fail_trainer(struct trainer *trainer, const char *what)
 }
 
 static int train(struct trainer *worker, struct dfi_source *gradients,
-    struct dfi_target *weights)
+    struct dfi_target *weights, uint64_t step)
 {
 	const struct weight *weight;
 	const void *tuple;
@@ -1193,7 +1197,7 @@ static int train(struct trainer *worker, struct dfi_source *gradients,
 		if (ret < 0)
 			return ret;
 	}
-	ret = worker->marks ? dfi_source_mark(gradients) : 0;
+	ret = worker->marks ? dfi_source_mark(gradients, step) : 0;
 	for (i = 0; !ret && i < WEIGHTS; i++) {
 		ret = dfi_target_consume(weights, &tuple) > 0 ? 0 : -1;
 		if (ret)
@@ -1220,7 +1224,7 @@ static void *run_worker(void *arg)
 		rig.other, "gradients", worker->index, NULL, &gradients) < 0)
 		return fail_trainer(worker, "open gradients");
 	for (i = 0; !ret && i < ITERATIONS; i++)
-		ret = train(worker, gradients, weights);
+		ret = train(worker, gradients, weights, i + 1);
 	if (ret)
 		fail_trainer(worker, "train");
 	if (dfi_source_close(gradients) < 0)

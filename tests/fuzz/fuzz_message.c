@@ -193,7 +193,7 @@ static void write_sealed(unsigned special)
 	memcpy(footer, link->footer, sizeof(footer));
 	footer_next(&export->layout.shape, n, footer);
 	if (export->rings[ring].notify == VERBS_NOTIFY_CHECKSUM)
-		dfi__verbs_seal(payload, n, footer);
+		dfi__verbs_seal(payload, n, footer[1], footer);
 	else if (verbs_payload_at(room, n))
 		footer[1] |= FOOTER_FLAG_SHIFTED;
 	memcpy((char *)link->next_footer, footer, sizeof(footer));

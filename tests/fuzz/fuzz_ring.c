@@ -84,6 +84,7 @@ static bool read_once(struct reader *reader)
 		return !reader->end;
 	}
 	fuzz_check(dfi__reader_arrived(reader) != seq);
+	reader->has_mark = false;
 	ret = reader_take(reader, &payload, &bytes);
 	if (ret == -ENODATA) {
 		fuzz_check(reader->lossy && reader->gap_first == seq);
@@ -94,8 +95,9 @@ static bool read_once(struct reader *reader)
 	}
 	if (ret < 0)
 		return false;
-	fuzz_check(bytes || g->parts & SEGMENT_TARGETS || reader->ended_window);
-	fuzz_check(!reader->ended_window || g->parts & SEGMENT_WINDOWS);
+	fuzz_check(bytes || g->parts & SEGMENT_TARGETS || reader->has_mark);
+	fuzz_check(!reader->has_mark || g->parts & SEGMENT_MARK || !bytes);
+	fuzz_check(!reader->has_mark || reader->marked);
 	fuzz_check(bytes <= g->segment_bytes);
 	fuzz_check(bytes % g->tuple_size == 0);
 	fuzz_check(payload >= base + ring_offset(g, 0));
@@ -116,27 +118,28 @@ static void set_header(struct reader *reader, uint8_t operation, uint64_t used,
 	const struct ring_geometry *g = &reader->geometry;
 	uint64_t state = atomic_peek(&reader->head->state);
 	char *at = (char *)reader->head - g->footer_offset;
-	bool fits = used <= g->segment_bytes;
+	uint64_t size = footer_payload(state);
+	bool fits = used <= g->segment_bytes || footer_is_mark(state);
 	struct segment_header *header;
 
 	if (!g->parts)
 		return;
 	if (fits && state & FOOTER_FLAG_SHIFTED && g->footer_offset > 0)
 		at += footer_shifted_at(
-		    (uint64_t)g->footer_offset, g->payload_offset + used);
+		    (uint64_t)g->footer_offset, g->payload_offset + size);
 	header = (struct segment_header *)(void *)at;
 	if (g->parts & SEGMENT_TARGETS)
 		header->targets = number(input, 1);
 	/* Often the right one. */
-	if (g->parts & SEGMENT_WINDOWS)
-		header->windows = operation & 16 ? reader->windows + 1
-						 : number(input, 1);
+	if (g->parts & SEGMENT_MARK)
+		header->mark = operation & 16 ? reader->marked + 1
+					      : number(input, 1);
 	if (!(g->parts & SEGMENT_CHECKSUM))
 		return;
 	header->checksum = operation & 8 || !fits
 	    ? number(input, 8)
 	    : dfi__segment_checksum(
-		  g, at + g->payload_offset, used, footer_unshifted(state));
+		  g, at + g->payload_offset, footer_unshifted(state));
 }
 
 static uint64_t seen(const struct reader *reader)
@@ -157,9 +160,10 @@ static bool run_operation(struct reader *reader, struct input *input)
 		atomic_set(&at->total, number(input, 8));
 		atomic_set(&at->state, number(input, 8));
 		return true;
-	case 1: /* the next segment, with any size and right numbers */
-		used = number(input, 2);
-		atomic_set(&at->total, seen(reader) + used / g->tuple_size);
+	case 1: /* the next segment, with any size and right numbers; a mark */
+		used = operation & 32 ? FOOTER_MARK : number(input, 2);
+		atomic_set(&at->total,
+		    seen(reader) + (operation & 32 ? 0 : used / g->tuple_size));
 		atomic_set(&at->state,
 		    footer_state(reader->seq, used,
 			operation & 4 ? FOOTER_FLAG_SHIFTED : 0));
@@ -201,7 +205,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    (count & COUNT_MAX ? SEGMENT_CHECKSUM : 0) |
 		(count & 2 * COUNT_MAX ? SEGMENT_GLOBAL : 0) |
 		(count & 4 * COUNT_MAX ? SEGMENT_TARGETS : 0) |
-		(count & WINDOWS ? SEGMENT_WINDOWS : 0),
+		(count & WINDOWS ? SEGMENT_MARK : 0),
 	    first >= IN_FRONT ? FOOTER_IN_FRONT : FOOTER_BEHIND);
 	region.base = aligned_alloc(128, region_size(&g, 1));
 	fuzz_check(region.base);

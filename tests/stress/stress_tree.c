@@ -53,7 +53,7 @@ struct end {
 static struct end sources[N_SOURCES], combiners[N_COMBINERS];
 static struct end targets[N_TARGETS];
 
-static int push_window(struct end *end, struct dfi_source *source)
+static int push_window(struct end *end, struct dfi_source *source, uint32_t w)
 {
 	uint32_t n = rng_below(&end->rng, 300);
 	struct tuple tuple;
@@ -67,7 +67,7 @@ static int push_window(struct end *end, struct dfi_source *source)
 		ret = dfi_source_push(source, &tuple);
 		rng_yield(&end->rng, 64);
 	}
-	return ret ? ret : dfi_source_mark(source);
+	return ret ? ret : dfi_source_mark(source, w + 1);
 }
 
 static void *run_source(void *arg)
@@ -82,7 +82,7 @@ static void *run_source(void *arg)
 	pthread_barrier_wait(&all_open);
 	end->status = 0;
 	for (w = 0; w < WINDOWS && !end->status; w++)
-		end->status = push_window(end, source);
+		end->status = push_window(end, source, w);
 	ret = dfi_source_close(source);
 	end->status = end->status ? end->status : ret;
 	return NULL;

@@ -98,7 +98,7 @@ static void push_window(
 	if (!marks(end->run))
 		return;
 	do
-		ret = dfi_source_mark(source);
+		ret = dfi_source_mark(source, w + 1);
 	while (again(fd, ret));
 	check(ret == 0, "mark: %d", ret);
 }

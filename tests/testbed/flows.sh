@@ -58,7 +58,7 @@ run() # TEST ARGUMENT...
 # Each program of tests/flow is in one of these lists, or in the list of programs that
 # would test nothing here.
 waiting=test_polling
-twice=(test_transport test_verify)
+twice=(test_marks test_transport test_verify)
 # Tests that do not depend on the way of arrival. Each half has every second one; both
 # halves take about as long.
 once=(test_computing test_counters test_estimate test_groups test_hygiene test_leaving
@@ -94,7 +94,7 @@ done
 # The same cases as on the host, with fewer repetitions and tuples. These seeds have
 # all ways of routing, both goals, lingering and checksums among them.
 export DFI_TEST_SEEDS=24 DFI_TEST_GROUP_SEED=5 DFI_TEST_GROUP_SEEDS=2
-export DFI_TEST_WINDOW_SEEDS=2
+export DFI_TEST_WINDOW_SEEDS=2 DFI_TEST_MARK_SEEDS=6
 export DFI_TEST_TREE_SEEDS=1 DFI_TEST_DIVISOR=8
 export DFI_TEST_ORDER_TUPLES=100 DFI_TEST_KILLS=2 DFI_TEST_PARTITION_SIZES=3
 

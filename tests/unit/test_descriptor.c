@@ -208,14 +208,14 @@ Test(descriptor, windows_are_for_combiners)
 	    dfi__flow_segment_parts(&back) & SEGMENT_RECORDS, SEGMENT_RECORDS);
 	cr_assert_eq(back.window_tuples, 0);
 	cr_assert_eq(back.when_full, DFI_FULL_FAIL);
-	cr_assert(!(dfi__flow_segment_parts(&back) & SEGMENT_WINDOWS));
+	cr_assert(!(dfi__flow_segment_parts(&back) & SEGMENT_MARK));
 	dfi__flow_free(&back);
 	flow.window_tuples = DFI_WINDOW_MARKED;
 	flow.when_full = DFI_FULL_EMIT;
 	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
 	cr_assert_eq(back.window_tuples, DFI_WINDOW_MARKED);
 	cr_assert_eq(back.when_full, DFI_FULL_EMIT);
-	cr_assert(dfi__flow_segment_parts(&back) & SEGMENT_WINDOWS);
+	cr_assert(dfi__flow_segment_parts(&back) & SEGMENT_MARK);
 	dfi__flow_free(&back);
 	flow.when_full = DFI_FULL_EMIT + 1;
 	cr_assert_eq(trip(&flow, &back), -EBADMSG);

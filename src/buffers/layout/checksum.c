@@ -8,11 +8,11 @@
 /* Odd factors: different values give different seeds. */
 #define SPREAD UINT64_C(0x9e3779b97f4a7c15)
 #define SPREAD_TARGETS UINT64_C(0xd6e8feb86659fd93)
-#define SPREAD_WINDOWS UINT64_C(0xa0761d6478bd642f)
+#define SPREAD_MARK UINT64_C(0xa0761d6478bd642f)
 #define SPREAD_RECORDS UINT64_C(0xe7037ed1a0b428db)
 
-uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
-    const char *payload, uint64_t used, uint64_t state)
+uint64_t dfi__segment_checksum(
+    const struct ring_geometry *geometry, const char *payload, uint64_t state)
 {
 	uint64_t seed = state;
 
@@ -21,11 +21,10 @@ uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
 	if (geometry->parts & SEGMENT_TARGETS)
 		seed += SPREAD_TARGETS *
 		    segment_header(geometry, payload)->targets;
-	if (geometry->parts & SEGMENT_WINDOWS)
-		seed += SPREAD_WINDOWS *
-		    segment_header(geometry, payload)->windows;
+	if (geometry->parts & SEGMENT_MARK)
+		seed += SPREAD_MARK * segment_header(geometry, payload)->mark;
 	if (geometry->parts & SEGMENT_RECORDS)
 		seed += SPREAD_RECORDS *
 		    segment_header(geometry, payload)->records;
-	return XXH3_64bits_withSeed(payload, used, seed);
+	return XXH3_64bits_withSeed(payload, footer_payload(state), seed);
 }

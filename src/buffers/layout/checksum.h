@@ -14,8 +14,8 @@
  * state is the second word of the footer. If segments have a header, it lies
  * before the payload, and the checksum covers its members except the checksum.
  */
-uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
-    const char *payload, uint64_t used, uint64_t state);
+uint64_t dfi__segment_checksum(
+    const struct ring_geometry *geometry, const char *payload, uint64_t state);
 
 /* Only for segments that have a header. */
 static inline struct segment_header *segment_header(

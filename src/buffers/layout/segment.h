@@ -22,6 +22,8 @@
  *	        | header | payload: whole tuples | pad |
  *	        +--------+-----------------------+-----+
  *
+ * The payload of a segment without tuples may be a mark (FOOTER_MARK).
+ *
  * Slots have a segment_header only if the flow is verified or ordered, has
  * target sets or windows, or is combined at its sources. The header travels
  * with the payload, as its first cache line.
@@ -52,7 +54,7 @@ struct segment_header {
 	alignas(CACHE_LINE) uint64_t checksum; /* see checksum.h */
 	uint64_t global;  /* position among the segments of all sources */
 	uint64_t targets; /* the target set, a bit for each target */
-	uint64_t windows; /* window that ends here; 0: none */
+	uint64_t mark;    /* a mark behind the tuples; 0: none */
 	/*
 	 * Number of partial aggregates (flows/kinds/combine/plan.h) in the
 	 * payload; 0: the payload has tuples. Their bytes are rounded up to

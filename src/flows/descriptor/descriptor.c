@@ -89,7 +89,7 @@ uint32_t dfi__flow_segment_parts(const struct flow *flow)
 	return (flow->verify == DFI_VERIFY_CHECKSUM ? SEGMENT_CHECKSUM : 0) |
 	    (flow->ordered ? SEGMENT_GLOBAL : 0) |
 	    (dfi__flow_has_groups(flow) ? SEGMENT_TARGETS : 0) |
-	    (flow->window_tuples ? SEGMENT_WINDOWS : 0) |
+	    (flow->window_tuples ? SEGMENT_MARK : 0) |
 	    (dfi__flow_combines(flow) ? SEGMENT_RECORDS : 0);
 }
 

@@ -207,7 +207,7 @@ int dfi__target_input(struct dfi_target *target)
 			return dfi__fail_text(
 			    -EAGAIN, "the targets above have changed");
 		if (unlikely(target_changes(target) != target->seen_changes ||
-			target->dead_undrained)) {
+			target->look_again)) {
 			ret = dfi__target_check_sources(target);
 			if (ret < 0)
 				return ret;

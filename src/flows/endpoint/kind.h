@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 struct dfi_source;
+struct dfi_event;
 struct dfi_target;
 struct remote;
 
@@ -124,6 +125,11 @@ struct source_ops {
 	 */
 	void (*look)(struct dfi_source *source);
 	void (*forget)(struct dfi_source *source, uint32_t target);
+	/*
+	 * dfi_source_mark(), of a kind that has marks of its own, or NULL. It
+	 * sets source->mark_refused.
+	 */
+	int (*mark)(struct dfi_source *source, uint64_t value);
 	/* Only if segments have positions in an order: see source_settle(). */
 	int (*await_position)(struct dfi_source *source);
 	int (*position_is_late)(const struct dfi_source *source);
@@ -172,6 +178,12 @@ struct intake_ops {
 	int (*next)(struct dfi_target *target);
 	bool (*ready)(const struct dfi_target *target);
 	void (*passed)(struct dfi_target *target, uint32_t source);
+	/*
+	 * event: the next event, 0 or -EAGAIN, for dfi_target_event(); NULL:
+	 * those of target->marks. watermark: only if target->marks is NULL.
+	 */
+	int (*event)(struct dfi_target *target, struct dfi_event *event);
+	uint64_t (*watermark)(const struct dfi_target *target);
 };
 
 struct kind {

@@ -351,6 +351,8 @@ static int check_whole(struct dfi_source *source)
 	ret = source->lane_ops && source->lane_ops->check_whole
 	    ? source->lane_ops->check_whole(source)
 	    : 0;
+	if (!ret)
+		ret = dfi__source_mark_is_whole(source);
 	if (ret < 0)
 		return ret;
 	for (t = 0; t < source->n_remotes; t++) {

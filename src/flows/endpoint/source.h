@@ -7,6 +7,7 @@
  *	source_room.c		reserves the memory of the rings
  *	send.c			opens and sends segments
  *	source_span.c		lends room in them
+ *	source_mark.c		sends marks
  *	source_wait.c		waits for room, and for the end
  *	source_status.c		reports its errors
  *	replica_writer.c	handles targets that all get each tuple
@@ -102,6 +103,8 @@ struct dfi_source {
 	uint32_t n_remotes; /* opened so far */
 	const void *claimed; /* start of the lent span, or NULL */
 	uint32_t cause;      /* of an abort that a combiner passes on */
+	uint64_t marked;     /* the last mark; 0: none */
+	int mark_refused;    /* why the last call found no room for it, or 0 */
 	/* Any thread reads these: */
 	struct stats_entry stats;
 	_Atomic uint64_t stalls, long_stalls;
@@ -380,6 +383,23 @@ static inline void source_forget(struct dfi_source *source, uint32_t target)
 		source->kind->source.forget(source, target);
 }
 
+/* Whether the kind marks by itself, and how: struct source_ops. */
+static inline bool source_has_own_marks(const struct dfi_source *source)
+{
+	return source->kind->source.mark;
+}
+
+static inline int source_own_mark(struct dfi_source *source, uint64_t value)
+{
+	return source->kind->source.mark(source, value);
+}
+
+/* Whether it can mark: it has rings, or its kind marks by itself. */
+static inline bool source_marks(const struct dfi_source *source)
+{
+	return !source->kind->source.leave || source_has_own_marks(source);
+}
+
 /* Flush before the end; waits even if the handle is nonblocking. */
 int dfi__source_finish(struct dfi_source *source, int64_t deadline);
 
@@ -410,6 +430,9 @@ int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t lane);
  * there is credit.
  */
 int dfi__source_send(struct dfi_source *source, uint32_t lane);
+
+/* An error if the last mark was refused and not repeated. */
+int dfi__source_mark_is_whole(const struct dfi_source *source);
 
 /*
  * Wait, without the lock, until the target gives a segment back or is gone.

@@ -8,6 +8,7 @@
  *	await.c			waits for them
  *	target_sources.c	reports what became of the sources
  *	target_status.c		reports its errors
+ *	marks.c			its sources' marks, and the events that it has
  *	target_group.c		consumes from several targets
  *
  * The tables in kind.h have what a kind of flow adds. Only this header and
@@ -27,6 +28,7 @@
 #include "flows/members/peers.h"
 #include "flows/members/tombstone.h"
 #include "kind.h"
+#include "marks.h"
 #include "stall.h"
 #include "stats.h"
 
@@ -65,7 +67,11 @@ struct dfi_target {
 	bool has_gap;      /* gap is the last one reported */
 	struct dfi_gap gap;
 	_Atomic uint64_t gaps, lost_segments; /* reported; any thread reads */
-	bool dead_undrained;   /* a source is gone and its ring isn't empty */
+	/*
+	 * The sources must be looked at before the next segment: one is gone
+	 * and its ring isn't empty, or an event is next.
+	 */
+	bool look_again;
 	uint32_t seen_changes; /* the last of target_changes() */
 	uint32_t flags;
 	uint32_t empty_polls; /* of a nonblocking handle */
@@ -79,6 +85,7 @@ struct dfi_target {
 	struct notify *notify;      /* dfi_target_fd(), or NULL */
 	struct dfi_target_group *group;
 	struct reader *readers;
+	struct target_marks *marks; /* NULL in combiner flows */
 	const struct kind *kind;
 	void *state;        /* of the kind, which alone uses it */
 	bool gives_results; /* intake_ops.next() lends tuples */
@@ -238,6 +245,28 @@ static inline void target_passed(struct dfi_target *target, uint32_t source)
 {
 	if (target->gives_results)
 		target->kind->intake.passed(target, source);
+	else
+		dfi__marks_passed(target, source);
+}
+
+/* The event that is next: 0 or -EAGAIN, without a text. */
+static inline int target_take_event(
+    struct dfi_target *target, struct dfi_event *event)
+{
+	return target->kind->intake.event
+	    ? target->kind->intake.event(target, event)
+	    : dfi__marks_event(target, event);
+}
+
+static inline bool target_has_watermark(const struct dfi_target *target)
+{
+	return target->marks || target->kind->intake.watermark;
+}
+
+static inline uint64_t target_watermark(const struct dfi_target *target)
+{
+	return target->marks ? target->marks->watermark.value
+			     : target->kind->intake.watermark(target);
 }
 
 /*

@@ -246,7 +246,7 @@ static int try_member(struct dfi_target_group *group,
 	if (ret > 0)
 		group->lends = member->target;
 	else if (ret != -ETIMEDOUT && ret != -EINTR && ret != -EBUSY &&
-	    ret != -ENODATA) {
+	    ret != -ENODATA && ret != -ENOMSG) {
 		member->done = true;
 		group->n_open--;
 	}

@@ -167,7 +167,7 @@ static int check_source(struct dfi_target *target, uint32_t source)
 	if (gone)
 		settle(target);
 	if (reader_ready(reader)) {
-		target->dead_undrained |= gone;
+		target->look_again |= gone;
 		return 0;
 	}
 	ret = dfi__reader_check_end(reader);
@@ -175,6 +175,8 @@ static int check_source(struct dfi_target *target, uint32_t source)
 		return dfi__target_damaged(target, source, ret);
 	if (reader->end == READER_ENDED) {
 		target->n_open--;
+		if (target->marks)
+			dfi__marks_ended(target, source);
 		return 0;
 	}
 	if (reader->end == READER_ABORTED) {
@@ -245,10 +247,14 @@ int dfi__target_check_sources(struct dfi_target *target)
 	int ret = 0;
 
 	target->seen_changes = target_changes(target);
-	target->dead_undrained = false;
+	target->look_again = false;
 	for (i = 0; !ret && !target->lost && i < target->n_readers; i++)
 		ret = check_source(target, i);
 	if (!ret && !target->lost && dfi__peers_cannot_attach(&target->sources))
 		lose_absent(target);
+	if (!ret && target->marks && target->marks->risen) {
+		target->look_again = true;
+		return dfi__marks_event_is_next();
+	}
 	return ret;
 }

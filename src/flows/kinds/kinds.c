@@ -5,6 +5,7 @@
  */
 #include "kinds.h"
 
+#include <string.h>
 #include <dfi/event.h>
 #include <dfi/source.h>
 #include <dfi/target.h>
@@ -35,6 +36,13 @@ static int check_attr(const char *name, uint32_t flags, uint64_t reserved)
 			: 0;
 }
 
+/* Whether endpoints of a role have events. */
+static bool has_events(const struct flow *flow, const char *role)
+{
+	return flow->membership ||
+	    (flow->kind != DFI_COMBINE && strcmp(role, "target") == 0);
+}
+
 /* What opening an endpoint needs. */
 struct opening {
 	struct wait_policy wait;
@@ -59,12 +67,16 @@ static int begin(struct dfi *dfi, const char *flow_name, const char *role,
 	opening->deadline = context_deadline(dfi, attr->open_timeout_ms);
 	ret = dfi__attach_find(dfi, flow_name, role, index, attr->schema,
 	    opening->deadline, &opening->flow);
-	if (!ret && attr->flags & DFI_EVENTS && !opening->flow.membership) {
+	if (!ret && attr->flags & DFI_EVENTS &&
+	    !has_events(&opening->flow, role)) {
 		dfi__flow_free(&opening->flow);
 		return dfi__fail(-EINVAL,
-		    "flow '%s': %s.flags has DFI_EVENTS, but only open flows "
-		    "(DFI_MEMBERS_OPEN) have events: leave it out",
-		    flow_name, name);
+		    "flow '%s': %s.flags has DFI_EVENTS, but %s: leave it out",
+		    flow_name, name,
+		    opening->flow.kind == DFI_COMBINE
+			? "combiner flows have windows instead of events"
+			: "sources have events in open flows only "
+			  "(DFI_MEMBERS_OPEN)");
 	}
 	return ret < 0 ? dfi__error_keep(ret) : 0;
 }

@@ -67,7 +67,7 @@ static void segment_arrived(struct ofi_link *link, uint64_t bytes)
 	if (unlikely(!export || export->closing || !export->layout.n_slots))
 		return; /* nobody will read it */
 	link->written = true;
-	footer_next(&export->layout.shape, bytes, link->footer);
+	footer_next_sent(&export->layout.shape, bytes, link->footer);
 	atomic_set(&footer[0], link->footer[0]);
 	/* Pairs with the reader's observe of this word (reader.h). */
 	atomic_publish(&footer[1], link->footer[1]);

@@ -40,8 +40,8 @@ _Static_assert(sizeof(struct ofi_message) == 64, "ofi message");
  *	63..32   31..30   29..28   27..0
  *	 link     kind    closed   value
  *
- * value: of a segment, its bytes; of a credit, the low bits of the count of
- * segments that were given back, with enum ring_closed.
+ * value: of a segment, its bytes (sent_bytes()); of a credit, the low bits of
+ * the count of segments that were given back, with enum ring_closed.
  */
 enum ofi_data_kind {
 	OFI_DATA_SEGMENT,

@@ -71,7 +71,7 @@ static int write_segment(
 	return ret ? ret
 		   : write_part(remote, from, at, left,
 			 ofi_data(remote->to_link, OFI_DATA_SEGMENT, 0,
-			     write->payload_size),
+			     sent_bytes(write->payload_size, write->footer[1])),
 			 write->more);
 }
 
@@ -97,8 +97,16 @@ int dfi__ofi_write(struct remote *base, const struct transport_write *write)
 {
 	struct ofi_remote *remote = (struct ofi_remote *)base;
 	struct ofi_conn *conn = remote->conn;
-	int ret = unlikely(!write->payload_size) ? write_end(remote, write)
-						 : write_segment(remote, write);
+	struct transport_write mark;
+	int ret;
+
+	if (unlikely(footer_is_mark(write->footer[1]))) {
+		mark = *write;
+		mark.payload_size = mark_bytes(&remote->layout.shape);
+		write = &mark;
+	}
+	ret = unlikely(!write->payload_size) ? write_end(remote, write)
+					     : write_segment(remote, write);
 
 	if (unlikely(ret)) {
 		remote->unsent = true;

@@ -251,11 +251,14 @@ static int send_request(
 int loopback_remote_write(
     struct remote *base, const struct transport_write *write)
 {
+	struct loopback_remote *remote = (struct loopback_remote *)base;
 	struct loopback_request request = { .write = *write };
 
 	assert(write->footer_offset + sizeof(struct segment_footer) <=
-	    ((struct loopback_remote *)base)->layout.ring_size);
-	return send_request((struct loopback_remote *)base, &request);
+	    remote->layout.ring_size);
+	if (footer_is_mark(write->footer[1]))
+		request.write.payload_size = mark_bytes(&remote->layout.shape);
+	return send_request(remote, &request);
 }
 
 /* Nothing is held. */

@@ -103,8 +103,9 @@ static void write_segment(const struct loopback_remote *remote,
 	uint64_t next[2] = { write->footer[0], write->footer[1] };
 
 	if (write->payload_size && ring->bare) {
-		footer_next(
-		    &remote->layout.shape, write->payload_size, ring->footer);
+		footer_next_sent(&remote->layout.shape,
+		    sent_bytes(write->payload_size, write->footer[1]),
+		    ring->footer);
 		memcpy(next, ring->footer, sizeof(next));
 	} else if (write->payload_size && loopback_random() % 2 &&
 	    remote->layout.shape.footer_offset > 0) {

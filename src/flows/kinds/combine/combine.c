@@ -71,24 +71,42 @@ void dfi__combine_hold(struct dfi_target *target, uint32_t source)
 {
 	struct reader *reader = &target->readers[source];
 
-	if (!reader->ended_window)
+	if (!reader->has_mark)
 		return;
 	dfi__reader_pause(reader);
 	target->n_held++;
 }
 
-/* Begin the next window, for all sources. */
-static void begin_window(struct dfi_target *target)
+/* The least mark of the sources that are held back: it ends the window. */
+static uint64_t least_mark(const struct dfi_target *target)
 {
+	uint64_t least = UINT64_MAX;
 	uint32_t i;
 
 	for (i = 0; i < target->n_readers; i++)
 		if (target->readers[i].held)
-			dfi__reader_resume(&target->readers[i]);
-	target->n_held = 0;
+			least = min_u64(least, target->readers[i].marked);
+	return least;
+}
+
+/* Begin the next window, for all sources that have not ended it as well. */
+static void begin_window(struct dfi_target *target)
+{
+	struct combiner *combiner = combiner_of(target);
+	struct reader *reader;
+	uint32_t i;
+
+	for (i = 0; i < target->n_readers; i++) {
+		reader = &target->readers[i];
+		if (!reader->held || reader->marked > combiner->mark)
+			continue;
+		dfi__reader_resume(reader);
+		target->n_held--;
+	}
 	/* A source that was held back may have gone meanwhile. */
-	target->dead_undrained = true;
-	combiner_of(target)->window++;
+	target->look_again = true;
+	combiner->window = combiner->mark;
+	combiner->n_windows++;
 }
 
 static int too_many(struct dfi_target *target)
@@ -206,6 +224,8 @@ static int take(struct dfi_target *target)
 	if (!ret) {
 		combiner_of(target)->state = target->n_open ? COMBINER_GIVES
 							    : COMBINER_ENDS;
+		if (target->n_open)
+			combiner_of(target)->mark = least_mark(target);
 		return 0;
 	}
 	ret = fold(target);

@@ -37,8 +37,10 @@ struct combiner {
 	uint64_t emitted; /* groups whose results were given */
 	char *results;    /* the last given; NULL: records are results */
 	uint64_t room;    /* for this many results */
-	uint64_t window;  /* the one whose tuples are folded */
-	bool has_given;   /* this window has given results: */
+	uint64_t window;  /* the one whose tuples are folded: its first mark */
+	uint64_t mark;    /* the last one of all sources */
+	uint64_t n_windows; /* that have ended */
+	bool has_given;     /* this window has given results: */
 	uint64_t given;
 	uint64_t early; /* how often there was no room for another group */
 	/*

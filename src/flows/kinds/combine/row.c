@@ -89,16 +89,6 @@ static int opened(struct dfi_source *source)
 	return window_of(source) ? dfi__window_settle(source) : 0;
 }
 
-static int check_whole(const struct dfi_source *source)
-{
-	if (!window_of(source) || !window_of(source)->refused)
-		return 0;
-	return dfi__fail(window_of(source)->refused,
-	    "flow '%s': %s %u: closed after a mark found no room "
-	    "and was not repeated",
-	    source->flow.name, SOURCE_ID(source));
-}
-
 static uint32_t most_room(const struct dfi_source *source, uint32_t n,
     const char **why, const char **instead)
 {
@@ -164,7 +154,6 @@ static const struct lane_ops lane_ops = {
 	.flush = flush,
 	.finish = finish,
 	.opened = opened,
-	.check_whole = check_whole,
 	.most_room = most_room,
 	.count = count,
 	.waiting_bytes = waiting_bytes,
@@ -205,6 +194,11 @@ static bool ready(const struct dfi_target *target)
 	return combiner_ready(combiner_of(target));
 }
 
+static uint64_t watermark(const struct dfi_target *target)
+{
+	return combiner_of(target)->mark;
+}
+
 static void close_target(struct dfi_target *target)
 {
 	dfi__combine_close(combiner_of(target));
@@ -216,6 +210,7 @@ const struct kind dfi__combine_kind = {
 	.source = {
 		.open = open_source,
 		.close = close_source,
+		.mark = dfi__window_mark,
 	},
 	.intake = {
 		.open = dfi__combine_open,
@@ -224,5 +219,6 @@ const struct kind dfi__combine_kind = {
 		.next = dfi__combine_next,
 		.ready = ready,
 		.passed = dfi__combine_hold,
+		.watermark = watermark,
 	},
 };

@@ -7,6 +7,7 @@
  * (dfi_target.above).
  */
 #include <dfi/combiner.h>
+#include <dfi/mark.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -212,8 +213,7 @@ static int cancel(struct dfi_combiner *combiner)
 	if (ret < 0 && !combiner->input->cancelled)
 		return ret;
 	/* The refused mark has no receiver any more. */
-	if (window_of(combiner->output))
-		window_of(combiner->output)->refused = 0;
+	combiner->output->mark_refused = 0;
 	combiner->ended = true;
 	return 0;
 }
@@ -280,7 +280,8 @@ static int step(struct dfi_combiner *combiner)
 	if (ret == COMBINE_RECORDS)
 		return send_records(combiner, records, n);
 	if (ret == COMBINE_MARK) {
-		ret = dfi_source_mark(combiner->output);
+		ret = dfi_source_mark(
+		    combiner->output, combiner_of(input)->mark);
 		return ret < 0 ? ret : dfi__combine_marked(input);
 	}
 	combiner->ended = ret == COMBINE_END;
@@ -427,7 +428,7 @@ void dfi_combiner_query(
 		.records = sent.tuples,
 		.record_bytes = sent.bytes,
 		.record_segments = sent.segments,
-		.windows = combiner_of(combiner->input)->window,
+		.windows = combiner_of(combiner->input)->n_windows,
 		.early = combiner_of(combiner->input)->early,
 		.stalls = taken.stalls,
 		.stall_ns = taken.stall_ns,

@@ -153,24 +153,27 @@ static int open_all(struct dfi_source *source)
  * Send the tuples of a lane together with the mark. 0 also if its target has
  * cancelled.
  */
-static int send_mark(struct dfi_source *source, uint32_t lane)
+static int send_mark(struct dfi_source *source, uint32_t lane, uint64_t mark)
 {
 	struct writer *writer = &source->writers[lane];
 	int ret;
 
 	if (writer->cancelled)
 		return 0;
-	writer->windows = window_of(source)->n_ended;
+	writer->mark = mark;
 	ret = lane_publish(source, lane, source_filled(source, lane));
-	writer->windows = 0;
+	writer->mark = 0;
 	if (ret < 0 || source_target_life(source, lane))
 		return dfi__source_target_left(source, lane);
 	ret = dfi__source_open_segment(source, lane);
 	return ret < 0 ? ret : 0;
 }
 
-/* All lanes are open except those whose targets have cancelled. */
-static int end_window(struct dfi_source *source)
+/*
+ * All lanes are open except those whose targets have cancelled. mark: the
+ * window's value, or its number, from 1.
+ */
+static int end_window(struct dfi_source *source, uint64_t mark)
 {
 	struct source_window *window = window_of(source);
 	uint32_t i, n_lanes = source->n_lanes;
@@ -178,12 +181,11 @@ static int end_window(struct dfi_source *source)
 
 	if (source_aborted(source))
 		return dfi__source_give_up(source);
-	window->n_ended++;
 	window->left = window->tuples;
 	for (i = 0; i < n_lanes; i++)
 		window->lanes[i].share = next_share(source);
 	for (i = 0; i < n_lanes && !ret; i++)
-		ret = send_mark(source, i);
+		ret = send_mark(source, i, mark);
 	return ret < 0 ? ret : dfi__window_settle(source);
 }
 
@@ -265,7 +267,7 @@ int dfi__window_reached(struct dfi_source *source, uint32_t lane)
 		return dfi__source_send(source, lane);
 	dfi__window_count(source, lane);
 	if (!window->left)
-		return end_window(source);
+		return end_window(source, ++source->marked);
 	if (!window->lanes[lane].share)
 		give_share(source, lane);
 	if (source->head.lanes[lane].next == window->lanes[lane].room)
@@ -276,37 +278,20 @@ int dfi__window_reached(struct dfi_source *source, uint32_t lane)
 /* ---- Marks of the application ----------------------------------------------
  */
 
-static int check_marks(const struct dfi_source *source)
+int dfi__window_mark(struct dfi_source *source, uint64_t value)
 {
-	int ret = dfi__source_check_free(source);
-	bool has_windows;
+	bool has_windows = source->flow.window_tuples;
+	int ret;
 
-	if (ret < 0)
-		return ret;
-	has_windows = source->flow.window_tuples;
-	if (has_windows && !window_of(source)->tuples)
-		return 0;
+	if (has_windows && !window_of(source)->tuples) {
+		ret = open_all(source);
+		source->mark_refused = ret;
+		return ret < 0 ? ret : end_window(source, value);
+	}
 	return dfi__fail(-EPROTOTYPE,
 	    "flow '%s': %s %u: mark: %s: declare it with window_tuples = "
 	    "DFI_WINDOW_MARKED",
 	    source->flow.name, SOURCE_ID(source),
 	    has_windows ? "a window ends after window_tuples tuples"
 			: "the flow has no windows");
-}
-
-int dfi_source_mark(struct dfi_source *source)
-{
-	SOURCE_CALL(source, SOURCE_SHARED(source));
-	int ret = check_marks(source);
-
-	if (ret < 0)
-		return ret;
-	source->claimed = NULL;
-	source_lock(source);
-	ret = open_all(source);
-	window_of(source)->refused = ret;
-	if (!ret)
-		ret = end_window(source);
-	source_unlock(source);
-	return ret;
 }

@@ -30,10 +30,8 @@ struct window_lane {
 };
 
 struct source_window {
-	uint64_t tuples;  /* of a window; 0: the application marks */
-	uint64_t left;    /* tuples that are not counted yet; unused with 0 */
-	uint64_t n_ended; /* windows */
-	int refused;      /* why the last mark found no room, or 0 */
+	uint64_t tuples; /* of a window; 0: the application marks */
+	uint64_t left;   /* tuples that are not counted yet; unused with 0 */
 	struct window_lane lanes[];
 };
 
@@ -42,6 +40,9 @@ struct source_window {
  * -ENOMEM.
  */
 int dfi__window_open(struct dfi_source *source);
+
+/* See struct source_ops. */
+int dfi__window_mark(struct dfi_source *source, uint64_t value);
 
 /* A segment was opened for a lane: set how far the lane may fill it. */
 void dfi__window_opened(struct dfi_source *source, uint32_t lane);

@@ -23,6 +23,8 @@ int dfi__open_source_leave(
 void dfi__open_source_close(struct dfi_source *source);
 int dfi__open_target_next(struct dfi_target *target);
 void dfi__open_target_leave(struct dfi_target *target);
+int dfi__open_target_take_event(
+    struct dfi_target *target, struct dfi_event *event);
 
 /*
  * As dfi__source_open() and dfi__target_open(), for a flow that is open. index

@@ -41,7 +41,9 @@ void dfi__open_replica_greet(struct dfi_source *source, struct dfi_source *end)
 	if (ring->seq != RING_FIRST_SEGMENT)
 		return;
 	source_close_lane(end, 0);
-	(void)dfi__writer_mark(ring, atomic_peek(&source->writers[0].total));
+	/* No mark is 0. */
+	(void)dfi__writer_publish_mark(
+	    ring, atomic_peek(&source->writers[0].total) + 1);
 }
 
 /* ---- Sending ------------------------------------------------------------ */

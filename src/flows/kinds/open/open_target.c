@@ -198,12 +198,6 @@ static int lose(struct dfi_target *target, uint32_t i, int err)
 	return 0;
 }
 
-static int event_is_next(void)
-{
-	return dfi__fail_text(
-	    -ENOMSG, "an event is next: take it (dfi_target_event())");
-}
-
 /* J1: the first segment of a pair's ring says where this target begins. */
 static int take_mark(struct dfi_target *target, uint32_t i)
 {
@@ -214,12 +208,20 @@ static int take_mark(struct dfi_target *target, uint32_t i)
 	uint64_t bytes;
 	int ret = dfi__reader_take_other(reader, &payload, &bytes);
 
+	if (!ret && !reader->has_mark)
+		ret = dfi__fail(-EBADMSG,
+		    "segment 0: a mark comes first in this ring, but it has "
+		    "%lu bytes of tuples",
+		    (unsigned long)bytes);
 	if (!ret)
 		ret = reader_release(reader);
 	if (ret < 0)
 		return lose(target, i, dfi__target_damaged(end, 0, ret));
-	add_joined(open, &open->taken[i], reader->mark_value);
-	return open->n_events ? event_is_next() : 0;
+	add_joined(open, &open->taken[i], reader->marked - 1);
+	/* It is not one of the application's. */
+	reader->awaits_mark = reader->has_mark = false;
+	reader->marked = 0;
+	return open->n_events ? dfi__marks_event_is_next() : 0;
 }
 
 /*
@@ -359,7 +361,7 @@ int dfi__open_target_next(struct dfi_target *target)
 		if (!open->n_events)
 			adopt(open);
 		if (open->n_events)
-			return event_is_next();
+			return dfi__marks_event_is_next();
 		i = find_ready(open);
 		ret = i < open->n_taken ? take_from(target, i) : 0;
 		if (!ret)
@@ -509,24 +511,15 @@ int dfi__open_target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	return 0;
 }
 
-int dfi_target_event(struct dfi_target *target, struct dfi_event *event)
+int dfi__open_target_take_event(
+    struct dfi_target *target, struct dfi_event *event)
 {
-	TARGET_CALL(target, TARGET_SHARED(target));
-	struct open_target *open;
-	int ret = target_check(target);
+	struct open_target *open = open_target(target);
 
-	if (ret < 0)
-		return ret;
-	if (!event || !(target->flags & DFI_EVENTS))
-		return dfi__fail(-EINVAL, "flow '%s': %s %u: %s",
-		    target->flow.name, TARGET_ID(target),
-		    event ? "has no events: open it with DFI_EVENTS"
-			  : "dfi_target_event: event is NULL");
-	open = open_target(target);
 	if (!open->n_events)
 		adopt(open);
 	if (!open->n_events)
-		return dfi__fail_text(-EAGAIN, "no event is next");
+		return -EAGAIN;
 	*event = open->events[open->first_event];
 	open->n_events--;
 	open->first_event = (open->first_event + 1) %

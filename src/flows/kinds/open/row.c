@@ -14,6 +14,7 @@ const struct kind dfi__open_kind = {
 	.intake = {
 		.next = dfi__open_target_next,
 		.leave = dfi__open_target_leave,
+		.event = dfi__open_target_take_event,
 	},
 };
 

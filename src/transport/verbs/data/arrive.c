@@ -90,6 +90,23 @@ static inline void segment_arrived(struct verbs *verbs, struct verbs_link *link,
 	link->next_footer = verbs_footer_behind(link, footer, &link->slot);
 }
 
+/* The same for a mark. */
+static rarely void mark_arrived(
+    struct verbs *verbs, struct verbs_link *link, uint64_t flags)
+{
+	const struct verbs_export *export = link->export;
+	_Atomic uint64_t *footer = link->next_footer;
+
+	if (!export || export->closing || !export->layout.n_slots)
+		return;
+	footer_next_mark(link->footer);
+	atomic_set(&footer[0], link->footer[0]);
+	/* Pairs as above. */
+	atomic_publish(&footer[1], link->footer[1] | flags);
+	wake(verbs, reader_word(export));
+	link->next_footer = verbs_footer_behind(link, footer, &link->slot);
+}
+
 /*
  * Take the next segments of a link whose footers have checksums, as far as they
  * are complete. Returns whether there was one.
@@ -111,7 +128,10 @@ static always_inline bool take_whole(
 		    link->export->closing ||
 		    !dfi__verbs_is_whole(link, sealed, &bytes, &flags))
 			break;
-		segment_arrived(verbs, link, bytes, flags);
+		if (unlikely(bytes & SENT_MARK))
+			mark_arrived(verbs, link, flags);
+		else
+			segment_arrived(verbs, link, bytes, flags);
 	}
 	return n;
 }
@@ -183,6 +203,9 @@ static always_inline void immediate_arrived(
 	switch (imm & ((1u << VERBS_IMM_BITS) - 1)) {
 	case VERBS_IMM_SEGMENT:
 		segment_arrived(verbs, link, wc->byte_len, 0);
+		break;
+	case VERBS_IMM_MARK:
+		mark_arrived(verbs, link, 0);
 		break;
 	case VERBS_IMM_END:
 		end_arrived(verbs, link);

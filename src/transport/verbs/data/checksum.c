@@ -32,30 +32,32 @@ static uint64_t unwritten(const struct ring_layout *layout, uint32_t slot)
 	return (uint32_t)layout->first_footer[1] + 1 - layout->n_slots + slot;
 }
 
-void dfi__verbs_seal(const void *payload, uint64_t bytes, uint64_t footer[2])
+void dfi__verbs_seal(
+    const void *payload, uint64_t bytes, uint64_t state, uint64_t footer[2])
 {
-	footer[1] = footer_sealed((uint32_t)footer[1], bytes);
+	footer[1] = footer_sealed(footer_seq(state), sent_bytes(bytes, state));
 	footer[0] = XXH3_64bits(payload, bytes) | FOOTER_SEALED_BITS;
 }
 
 bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
     uint64_t *bytes, uint64_t *flags)
 {
-	uint64_t room = (uint64_t)link->export->layout.shape.footer_offset, at;
+	uint64_t room = (uint64_t)link->export->layout.shape.footer_offset;
+	uint64_t size, at;
 	uint64_t sum = atomic_peek(&link->next_footer[0]);
 
 	if ((sealed & sum & FOOTER_SEALED_BITS) != FOOTER_SEALED_BITS)
 		return false;
 	*bytes = footer_sealed_used(sealed);
 	*flags = 0;
+	size = *bytes & ~SENT_MARK;
 	/* More than the slot has room for: its reader reports that. */
-	if (unlikely(*bytes > room))
+	if (unlikely(size > room))
 		return true;
-	at = verbs_payload_at(room, *bytes);
+	at = verbs_payload_at(room, size);
 	if (unlikely(at))
 		*flags = FOOTER_FLAG_SHIFTED;
-	return (XXH3_64bits(
-		    (const char *)link->next_footer - room + at, *bytes) |
+	return (XXH3_64bits((const char *)link->next_footer - room + at, size) |
 		   FOOTER_SEALED_BITS) == sum;
 }
 

@@ -7,13 +7,17 @@
 #include <stdint.h>
 #include "ring.h"
 
-/* Seal the footer of a segment with that payload. */
-void dfi__verbs_seal(const void *payload, uint64_t bytes, uint64_t footer[2]);
+/*
+ * Seal the footer of a segment with that payload. state: its second word,
+ * which tells whether it is a mark.
+ */
+void dfi__verbs_seal(
+    const void *payload, uint64_t bytes, uint64_t state, uint64_t footer[2]);
 
 /*
  * Tells whether the link's next segment is whole, given its sealed
- * footer[1] as observed; sets the size of its payload and the flags of its
- * footer[1].
+ * footer[1] as observed; sets the size of its payload, as sent_bytes() does,
+ * and the flags of its footer[1].
  */
 bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
     uint64_t *bytes, uint64_t *flags);

@@ -38,6 +38,7 @@ enum verbs_imm {
 	VERBS_IMM_SEGMENT,
 	VERBS_IMM_END,
 	VERBS_IMM_CREDIT,
+	VERBS_IMM_MARK, /* a segment that is a mark */
 };
 #define VERBS_IMM_BITS 2
 

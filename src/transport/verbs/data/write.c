@@ -112,7 +112,7 @@ static inline uint64_t put_segment_footer(const struct verbs_remote *remote,
 		dfi__verbs_seal(remote->base.send_buffer
 			? write->buffered
 			: remote->base.ring + write->payload_offset,
-		    write->payload_size,
+		    write->payload_size, write->footer[1],
 		    (uint64_t *)(void *)(remote->base.ring + offset));
 	return offset;
 }
@@ -124,7 +124,7 @@ static inline uint64_t put_segment_footer(const struct verbs_remote *remote,
  * segment moves to its footer on the way; some bytes after it fill the last
  * cache line.
  */
-static int post_with_footer(
+static always_inline int post_with_footer(
     struct verbs_remote *remote, const struct transport_write *write)
 {
 	uint64_t room = write->footer_offset - write->payload_offset;
@@ -143,6 +143,22 @@ static int post_with_footer(
 	}
 	return post_write(
 	    remote, write->payload_offset + at, parts, n, NULL, write->more);
+}
+
+/* A mark travels as a segment does. */
+static rarely int post_mark(
+    struct verbs_remote *remote, const struct transport_write *write)
+{
+	static const enum verbs_imm imm = VERBS_IMM_MARK;
+	struct transport_write mark = *write;
+	struct ibv_sge part;
+
+	mark.payload_size = mark_bytes(&remote->layout.shape);
+	if (remote->notify != VERBS_NOTIFY_IMM)
+		return post_with_footer(remote, &mark);
+	part = payload_of(remote, &mark, mark.payload_size);
+	return post_write(
+	    remote, mark.payload_offset, &part, 1, &imm, mark.more);
 }
 
 /* The end mark always has immediate data: it overtakes no segment. */
@@ -166,7 +182,9 @@ int dfi__verbs_write(struct remote *base, const struct transport_write *write)
 	int ret;
 
 	if (unlikely(!write->payload_size))
-		ret = post_end(remote, write);
+		ret = footer_is_mark(write->footer[1])
+		    ? post_mark(remote, write)
+		    : post_end(remote, write);
 	else if (remote->notify == VERBS_NOTIFY_IMM)
 		ret = post_payload(remote, write);
 	else

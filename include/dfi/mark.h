@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Marks: a source says up to which value its tuples are complete, such as a
+ * time or the number of a checkpoint, and each target learns the least value of
+ * all sources. docs/open-flows.md ("Marks") has the rules. Owner thread only.
+ */
+#ifndef DFI_MARK_H
+#define DFI_MARK_H
+
+#include <stdint.h>
+#include <dfi/export.h>
+
+DFI_BEGIN_DECLS
+
+struct dfi_source;
+struct dfi_target;
+
+#define DFI_NO_MARK UINT64_MAX /* no mark's value */
+
+/*
+ * Tell all targets that have not cancelled that the tuples pushed so far are
+ * all up to value, which rises from mark to mark (dfi_target_watermark()).
+ * Sends what is buffered. In a flow with DFI_WINDOW_MARKED it ends the source's
+ * window. Waits until each target's ring has room, as a push does; after
+ * -EAGAIN and -ETIMEDOUT no target has the mark: repeat it, or
+ * dfi_source_close() fails. A span that is lent ends. Owner thread only. Not
+ * sticky: -ERANGE: not above the last mark, or DFI_NO_MARK. -EPROTOTYPE: a
+ * combiner flow whose windows end by themselves, or that has none. -EOPNOTSUPP:
+ * an open flow, or multicast over RDMA, in this version.
+ */
+DFI_API int dfi_source_mark(struct dfi_source *source, uint64_t value);
+
+/*
+ * The watermark: the least of the last marks (dfi_source_mark()) of all sources
+ * that have not ended, among what was consumed or passed so far; 0 before all
+ * have marked. It never falls. Behind the tuples that were consumed last, a
+ * source may be further. In a combiner flow, the mark that all have passed.
+ */
+DFI_API int dfi_target_watermark(
+    const struct dfi_target *target, uint64_t *value);
+
+DFI_END_DECLS
+
+#endif
