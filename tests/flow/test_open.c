@@ -662,6 +662,54 @@ Test(open, visits_leave_nothing_behind)
 	end_target(t);
 }
 
+/*
+ * A source that has heard of a seat's new holder does not push to the last one.
+ * how: the goal, which sends each tuple at once, or flush.
+ */
+static void push_to_new_holder(uint32_t goal)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	struct dfi_flow_info info;
+	struct dfi_target *t;
+	struct dfi_source *s;
+	uint64_t dropped, i;
+
+	attr.goal = goal;
+	if (goal == DFI_LATENCY)
+		attr.segment_size = 0;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	t = target(1);
+	s = source(0);
+	for (i = 0; i < fewer(50); i++) {
+		push_when_there(s, 1, i);
+		cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+		expect_number(t, i);
+		close_target(t);
+		t = target(1);
+		/* The answer comes behind the news of the seat. */
+		cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0, "%s",
+		    dfi_errmsg());
+	}
+	push_to(s, 1, i);
+	cr_assert_eq(dfi_source_dropped(s, &dropped), 0);
+	cr_assert_eq(dropped, 0);
+	close_source(s);
+	expect_number(t, i);
+	finish();
+	end_target(t);
+}
+
+Test(open, a_tuple_goes_to_who_holds_the_seat_now)
+{
+	push_to_new_holder(DFI_LATENCY);
+}
+
+Test(open, what_is_pushed_after_a_flush_goes_to_who_holds_the_seat_now)
+{
+	push_to_new_holder(DFI_BANDWIDTH);
+}
+
 enum {
 	VISITORS = 8,
 	TUPLES = 3 * SEGMENT + 1 /* of a visit, for each target */

@@ -34,6 +34,7 @@ struct side {
 	_Atomic uint32_t n_made, n_failed, n_unmade;
 	uint64_t made[64]; /* the ids of pairs, in order */
 	uint32_t fails;    /* so often the making fails when seen */
+	bool retries;      /* a source's side, before the target has noticed */
 	/* A seat whose pair is made when the test says so, or SEATS. */
 	uint32_t slow_seat;
 	sem_t in_slow, go_on;
@@ -156,9 +157,13 @@ static int open_source_side(struct flow *part, int64_t deadline, void **out)
 	    (struct dfi_source **)out);
 }
 
-/* As a source's side whose claim is answered too late. */
+/*
+ * As a source's side whose claim is answered too late: the target makes another
+ * pair.
+ */
 static int fail_source_side(struct flow *part, int64_t deadline)
 {
+	uint64_t id = part->part.pair;
 	char key[KEY_SIZE];
 	int ret = dfi__attach_claim(
 	    rig.other, part, part->part.first_source, "", NULL, deadline);
@@ -166,6 +171,8 @@ static int fail_source_side(struct flow *part, int64_t deadline)
 	dfi__endpoint_key(key, part, "source", part->part.first_source);
 	dfi__client_forget(rig.other->registry, key);
 	dfi__flow_free(part);
+	while (!ret && !side.retries && is_attached(id))
+		yield_times(1);
 	return ret;
 }
 
@@ -212,10 +219,25 @@ static int make_real(
 	return dfi__fail(-ETIMEDOUT, "the test lets this fail");
 }
 
+static void discard_real(void *end)
+{
+	dfi__source_vanish(end);
+}
+
 static const struct pairs_ops real_ops = {
 	.make = make_real,
 	.unmake = unmake_real,
+	.discard = discard_real,
 };
+
+static void await_count(_Atomic uint32_t *count, uint32_t n)
+{
+	int64_t until = now_ms() + LONG_MS;
+
+	while (*count < n && now_ms() < until)
+		yield_times(1);
+	cr_assert_eq(*count, n);
+}
 
 /* Wait for the next pair of a seat that can be taken. */
 static struct pair *await_pair(uint32_t seat)
@@ -315,6 +337,52 @@ Test(open_pairs, a_source_that_fails_when_seen_harms_no_target)
 	fail_source(DFI_ON_LOSS_FAIL);
 }
 
+/*
+ * The target may take what it has seen of the first attempt for a loss, also
+ * after the source has attached again.
+ */
+static void leave_before(uint32_t on_loss)
+{
+	int64_t until = now_ms() + LONG_MS;
+	struct kv kv = numbered_kv(7);
+	struct dfi_target *target;
+	struct pair *pair;
+	const void *tuple;
+	int ret;
+
+	create(on_loss);
+	target = open_target(rig.dfi, "f", 2, DFI_NONBLOCK);
+	side.fails = 1;
+	side.retries = true;
+	open_side(OPEN_SOURCE, 0, &real_ops);
+	await_count(&side.n_made, 2);
+	cr_assert_eq(side.made[0], side.made[1]);
+	while (side.n_made < 3 && now_ms() < until)
+		cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN, "%s",
+		    dfi_errmsg());
+	cr_assert_eq(side.n_made, 3, "the source keeps a pair that it left");
+	cr_assert_neq(side.made[1], side.made[2]);
+	pair = await_pair(2);
+	cr_assert_eq(
+	    dfi_source_push_to(pair->end, 0, &kv), 0, "%s", dfi_errmsg());
+	dfi__pairs_retire(&side.pairs, pair);
+	while ((ret = dfi_target_consume(target, &tuple)) == -EAGAIN)
+		yield_times(1);
+	cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+	close_side();
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+Test(open_pairs, a_source_that_was_seen_to_leave_gets_another_pair)
+{
+	leave_before(DFI_ON_LOSS_DROP);
+}
+
+Test(open_pairs, a_source_that_was_seen_to_leave_harms_no_target)
+{
+	leave_before(DFI_ON_LOSS_FAIL);
+}
+
 /* ---- Changes in the order of keys --------------------------------------- */
 
 static void see(struct seat_watch *watch, enum registry_event_type type,
@@ -405,15 +473,6 @@ static void take_seat(struct seat_watch *source, uint32_t seat)
 	    0, "%s", dfi_errmsg());
 }
 
-static void await_count(_Atomic uint32_t *count, uint32_t n)
-{
-	int64_t until = now_ms() + LONG_MS;
-
-	while (*count < n && now_ms() < until)
-		yield_times(1);
-	cr_assert_eq(*count, n);
-}
-
 /*
  * The helper finds two pairs of a seat that the owner is done with, unmakes the
  * newer one first, and sees that its source still holds the seat.
@@ -451,4 +510,57 @@ Test(open_pairs, a_pair_that_is_over_is_not_made_again)
 	dfi__seat_watch_close(&second);
 	dfi__seat_watch_close(&slow);
 	close_side();
+}
+
+/* ---- What is left ------------------------------------------------------ */
+
+static size_t count_keys(void)
+{
+	struct registry_value *values;
+	size_t n;
+
+	cr_assert_eq(
+	    dfi__client_list(rig.dfi->registry, "flows/", soon(), &values, &n),
+	    0, "%s", dfi_errmsg());
+	dfi__registry_values_free(values, n);
+	return n;
+}
+
+struct visited {
+	struct dfi_target *target;
+	size_t keys;
+};
+
+/* The target's calls take over that sources have ended. */
+static bool keys_are(void *arg)
+{
+	struct visited *visited = arg;
+	const void *tuple;
+
+	cr_assert_eq(dfi_target_consume(visited->target, &tuple), -EAGAIN);
+	return count_keys() == visited->keys;
+}
+
+Test(open_pairs, visits_leave_no_keys)
+{
+	uint32_t n = (uint32_t)test_setting("OPEN_VISITS", fewer(200)), i;
+	struct visited visited;
+	struct dfi_source *source;
+	const void *tuple;
+	struct kv kv;
+
+	create(DFI_ON_LOSS_DROP);
+	visited.target = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	visited.keys = count_keys();
+	for (i = 0; i < n; i++) {
+		kv = numbered_kv(i);
+		source = open_source(rig.dfi, "f", DFI_ANY_SEAT, 0);
+		cr_assert_eq(
+		    dfi_source_push_to(source, 0, &kv), 0, "%s", dfi_errmsg());
+		cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+		cr_assert_eq(consume_soon(visited.target, &tuple), 1);
+	}
+	cr_assert(eventually(keys_are, &visited), "%zu keys, and now %zu",
+	    visited.keys, count_keys());
+	cr_assert_eq(dfi_target_close(visited.target), 0, "%s", dfi_errmsg());
 }

@@ -189,6 +189,18 @@ static void stop_kind(struct dfi_source *source)
 }
 
 /*
+ * A pair of an open flow waits longer for the registry than for its target: if
+ * the answer comes too late, the pair has to be made again.
+ */
+#define CLAIM_NS (INT64_C(10) * NS_PER_S)
+static int64_t claim_until(const struct dfi_source *source, int64_t deadline)
+{
+	int64_t later = clock_now_ns() + CLAIM_NS;
+
+	return source->flow.part.pair && deadline < later ? later : deadline;
+}
+
+/*
  * Wait for the targets and open their rings before claiming the index: the
  * targets regard a source whose claim disappears as dead.
  */
@@ -223,7 +235,7 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	if (!ret)
 		ret = dfi__attach_claim(dfi, &source->flow, source->index,
 		    dfi__source_devices(source, device), source->datagrams,
-		    deadline);
+		    claim_until(source, deadline));
 	if (ret < 0) {
 		stop_kind(source);
 		dfi__peers_close(&source->targets, NULL);
@@ -300,6 +312,20 @@ static void end_ring(struct dfi_source *source, uint32_t target, uint64_t flag)
 			: flag);
 }
 
+void dfi__source_vanish(struct dfi_source *source)
+{
+	struct dfi *dfi = source->dfi;
+	char key[KEY_SIZE];
+
+	stop_kind(source);
+	dfi__handle_retire(source);
+	dfi__endpoint_key(key, &source->flow, role, source->index);
+	dfi__peers_close(&source->targets, key);
+	dfi__stats_remove(dfi, &source->stats);
+	dfi__source_free(source);
+	dfi__context_leave(dfi);
+}
+
 /*
  * Tell the targets how the source ended, withdraw its entry, and free it.
  * -ECONNRESET or -ETIMEDOUT: some tuples did not arrive, or that is unknown.
@@ -307,8 +333,6 @@ static void end_ring(struct dfi_source *source, uint32_t target, uint64_t flag)
 static int end_source(
     struct dfi_source *source, uint64_t flag, int64_t deadline)
 {
-	struct dfi *dfi = source->dfi;
-	char key[KEY_SIZE];
 	uint32_t t;
 	int ret;
 
@@ -320,16 +344,10 @@ static int end_source(
 		if (source->rings[t].remote)
 			end_ring(source, t, flag);
 	ret = drain(source, deadline);
-	stop_kind(source);
-	dfi__handle_retire(source);
 	/*
 	 * End marks come first, so that a target finds them when the key goes.
 	 */
-	dfi__endpoint_key(key, &source->flow, role, source->index);
-	dfi__peers_close(&source->targets, key);
-	dfi__stats_remove(dfi, &source->stats);
-	dfi__source_free(source);
-	dfi__context_leave(dfi);
+	dfi__source_vanish(source);
 	return ret;
 }
 

@@ -131,6 +131,12 @@ int dfi__source_open(struct dfi *dfi, const struct kind *kind,
     struct dfi_source **source);
 
 /*
+ * Withdraw a source's entry, and free it, without a word to its targets: for
+ * them it has died.
+ */
+void dfi__source_vanish(struct dfi_source *source);
+
+/*
  * The memory of a source with this many lanes, as attr says; it has no rings
  * yet. The caller gives it the flow and a way to wait.
  */

@@ -135,6 +135,25 @@ static void see_connection(struct seat_watch *watch, bool restored)
 	watch->n_early = 0;
 }
 
+/* The own key of a pair is gone. */
+static void see_own_end(
+    struct seat_watch *watch, const char *key, const char *rest)
+{
+	char *end;
+	uint64_t pair = strtoull(rest, &end, 16);
+	uint32_t index, seat;
+
+	if (*end != '/' ||
+	    strncmp(end + 1, words[watch->role], strlen(words[0])) != 0 ||
+	    !dfi__endpoint_index(key, &index) || index != watch->seats.own_seat)
+		return;
+	for (seat = 0; seat < watch->n_others; seat++)
+		if (is_same_pair(pair,
+			dfi__seat_watch_pair(
+			    watch, seat_watch_holder(watch, seat), 0)))
+			watch->withdrawn[seat] = pair;
+}
+
 uint64_t dfi__seat_watch_attached(
     const struct seat_watch *watch, uint32_t seat, uint64_t incarnation)
 {
@@ -194,6 +213,8 @@ static void see_key(
 	else if (!strncmp(rest, "pairs/", strlen("pairs/")) &&
 	    event->type == REGISTRY_PUT)
 		see_pair(watch, event->key, rest + strlen("pairs/"));
+	else if (!strncmp(rest, "pairs/", strlen("pairs/")))
+		see_own_end(watch, event->key, rest + strlen("pairs/"));
 	else if (!dfi__open_key_read(rest, watch->flow->n_sources,
 		     watch->flow->n_targets, &key))
 		return;
@@ -274,10 +295,13 @@ static int init(struct seat_watch *watch, struct dfi *dfi,
 	watch->memory = calloc(n, sizeof(watch->memory[0]));
 	watch->pairs = calloc(watch->n_others, sizeof(watch->pairs[0]));
 	watch->put_out = calloc(watch->n_others, sizeof(watch->put_out[0]));
-	if (!watch->memory || !watch->pairs || !watch->put_out) {
+	watch->withdrawn = calloc(watch->n_others, sizeof(watch->withdrawn[0]));
+	if (!watch->memory || !watch->pairs || !watch->put_out ||
+	    !watch->withdrawn) {
 		free(watch->memory);
 		free(watch->pairs);
 		free(watch->put_out);
+		free(watch->withdrawn);
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	}
@@ -499,4 +523,5 @@ void dfi__seat_watch_close(struct seat_watch *watch)
 	free(watch->pairs);
 	free(watch->put_out);
 	free(watch->early);
+	free(watch->withdrawn);
 }

@@ -40,6 +40,7 @@ struct seat_watch {
 	uint64_t *put_out;    /* of each: the last holder that was evicted */
 	uint32_t evictor;     /* the source that has evicted this endpoint */
 	bool has_evictor;     /* ... if that is known */
+	uint64_t *withdrawn;  /* the last pair that this endpoint has left */
 	bool removed;         /* the flow: nobody comes any more */
 	bool finished;        /* no sources come any more */
 	uint64_t finished_at; /* ... that have a later revision */

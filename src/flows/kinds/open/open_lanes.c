@@ -358,7 +358,11 @@ static int send_end(struct dfi_source *source, uint32_t lane, uint32_t seat)
 	return dfi__source_send(end, 0) < 0 ? dfi__open_lose(source, seat) : 0;
 }
 
-/* The lane's segment is full, or in round robin it has its tuple. */
+/*
+ * The lane's segment is full, or in round robin it has its tuple. Where a
+ * segment has one tuple the lane stays closed, so that each push asks who holds
+ * the seat: a reply must not go to the last one who asked from there.
+ */
 int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
 {
 	struct open_source *open = open_source(source);
@@ -375,8 +379,10 @@ int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
 		ret = send_end(source, lane, seat);
 	if (!ret)
 		ret = dfi__open_adopt(source);
-	if (!ret)
+	if (!ret && source->writers[lane].geometry.segment_tuples > 1)
 		ret = point(source, lane, &other);
+	else if (!ret && open->ends[seat])
+		(void)open_end(open->ends[seat]);
 	/* The tuple is taken: what is wrong with the next is said then. */
 	return ret < 0 && source->status ? ret : 0;
 }
@@ -393,10 +399,11 @@ int dfi__open_lane_send(struct dfi_source *source, uint32_t lane)
 	return send_end(source, lane, seat);
 }
 
+/* The lane stays closed; see dfi__open_lane_reached(). */
 int dfi__open_lane_flush(struct dfi_source *source, uint32_t lane)
 {
 	struct open_source *open = open_source(source);
-	uint32_t i, seat;
+	uint32_t i;
 	int ret = dfi__open_lane_send(source, lane);
 
 	/* Round robin has begun segments of several targets. */
@@ -405,8 +412,6 @@ int dfi__open_lane_flush(struct dfi_source *source, uint32_t lane)
 			ret = send_end(source, lane, i);
 	if (!ret)
 		ret = dfi__open_adopt(source);
-	if (!ret)
-		ret = point(source, lane, &seat);
 	return ret < 0 ? ret : 0;
 }
 

@@ -44,7 +44,16 @@ static void unmake(void *arg)
 	(void)dfi_source_close(end);
 }
 
-static const struct pairs_ops pairs_ops = { .make = make, .unmake = unmake };
+static void discard(void *end)
+{
+	dfi__source_vanish(end);
+}
+
+static const struct pairs_ops pairs_ops = {
+	.make = make,
+	.unmake = unmake,
+	.discard = discard,
+};
 
 /* ---- Opening ----------------------------------------------------------- */
 

@@ -17,8 +17,10 @@
 
 #define HELPER "dfi-pairs"
 
-/* How long the helper tries for one peer, which may be stopped. */
+/* How long a source tries for one peer, which may be stopped. */
 #define MAKE_NS (INT64_C(2) * NS_PER_S)
+/* How long a target tries, which only asks the registry. */
+#define PUBLISH_NS (INT64_C(10) * NS_PER_S)
 /* How long after a failure it tries again. */
 #define AGAIN_NS (INT64_C(100) * NS_PER_MS)
 
@@ -193,6 +195,28 @@ static void failed(struct pairs *pairs, uint32_t seat, uint64_t incarnation)
 	snprintf(pairs->why, sizeof(pairs->why), "%s", dfi_errmsg());
 }
 
+/*
+ * Whether the target may have seen this source leave the pair before it was
+ * made: the answer to an earlier attempt came too late, and the key that it had
+ * set was deleted. News of that come before the answer to this attempt.
+ */
+static bool was_left(const struct pairs *pairs, uint32_t seat, uint64_t id)
+{
+	return pairs->seats.role == OPEN_SOURCE &&
+	    pairs->seats.withdrawn[seat] == id;
+}
+
+/* Under the lock: give up what was made; the target makes another pair. */
+static void discard(
+    struct pairs *pairs, uint32_t seat, struct pair *pair, void *end)
+{
+	pairs->of[seat].last_id = pair->id;
+	pthread_mutex_unlock(&pairs->seats.lock);
+	pairs->ops->discard(end);
+	pthread_mutex_lock(&pairs->seats.lock);
+	*pair = (struct pair){ .state = PAIR_NONE };
+}
+
 /* Under the lock, which it gives up in between. */
 static void make(struct pairs *pairs, uint32_t seat, struct pair *pair)
 {
@@ -212,12 +236,16 @@ static void make(struct pairs *pairs, uint32_t seat, struct pair *pair)
 	ret = dfi__flow_pair(seats->flow, is_source ? own : seat,
 	    is_source ? seat : own, id, &part);
 	if (!ret)
-		ret = pairs->ops->make(
-		    pairs->owner, &part, clock_now_ns() + MAKE_NS, &end);
+		ret = pairs->ops->make(pairs->owner, &part,
+		    clock_now_ns() + (is_source ? MAKE_NS : PUBLISH_NS), &end);
 	pthread_mutex_lock(&seats->lock);
 	if (ret < 0) {
 		pair->state = PAIR_NONE;
 		failed(pairs, seat, holder);
+		return;
+	}
+	if (was_left(pairs, seat, id)) {
+		discard(pairs, seat, pair, end);
 		return;
 	}
 	*pair = (struct pair){

@@ -70,6 +70,11 @@ struct pairs_ops {
 	    void *owner, struct flow *part, int64_t deadline, void **end);
 	/* Close it, whatever its state. Never fails. On the helper. */
 	void (*unmake)(void *end);
+	/*
+	 * For a source: close it as if it had died, before the owner has it.
+	 * Never fails. On the helper.
+	 */
+	void (*discard)(void *end);
 };
 
 /*
