@@ -27,6 +27,7 @@ static const struct {
 	{ "latency", bench_latency, "round trips over two latency flows" },
 	{ "idle", bench_idle, "processor time of a waiting target" },
 	{ "sequencer", bench_sequencer, "numbers taken of a sequencer" },
+	{ "rpc", bench_rpc, "a service of open flows, and its clients" },
 	{ "tcp", bench_tcp, "flows over TCP beside other ways over TCP" },
 	{ "peers", bench_peers, "flows beside other ways through memory" },
 	{ "setup", bench_setup, "time to set up and remove a flow" },

@@ -133,6 +133,17 @@ struct sequencer_options {
 	uint64_t iterations;
 };
 
+/* A tuple of a request. */
+#define RPC_MAX_TUPLE 4096
+
+struct rpc_options {
+	struct common_options common;
+	uint64_t clients[MAX_CLIENT_COUNTS]; /* a row for each */
+	uint32_t n_client_counts;
+	uint64_t think_ns;
+	uint32_t n_joins; /* in a round */
+};
+
 struct setup_options {
 	struct common_options common;
 	uint64_t iterations;
@@ -219,6 +230,7 @@ void latency_options_parse(
 void idle_options_parse(int argc, char **argv, struct idle_options *options);
 void sequencer_options_parse(
     int argc, char **argv, struct sequencer_options *options);
+void rpc_options_parse(int argc, char **argv, struct rpc_options *options);
 void setup_options_parse(int argc, char **argv, struct setup_options *options);
 void memory_options_parse(
     int argc, char **argv, struct memory_options *options);

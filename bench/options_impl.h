@@ -59,6 +59,8 @@ enum key {
 	KEY_OF,
 	KEY_COUNTS,
 	KEY_PEER,
+	KEY_THINK,
+	KEY_JOINS,
 };
 
 /* The parser of common options, as a child of a subcommand's parser. */

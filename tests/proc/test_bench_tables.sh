@@ -42,6 +42,7 @@ latency ${trips[*]}
 idle -D 50ms
 sequencer --clients 1 --iterations 1000 --repeat 1
 setup --iterations 10
+rpc --clients 1,3 --think 1ms --joins 3 -D 20ms --repeat 2
 memory
 scale --counts 1 -D 2ms --repeat 1 --iterations 100
 END
