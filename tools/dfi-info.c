@@ -441,8 +441,13 @@ static double parse_seconds(const char *arg, struct argp_state *state)
 	return seconds;
 }
 
-static const char *const lists[] = { "flows", "nodes", "stat", "devices",
+static const char *const lists[] = { "flows", "nodes", "stat", "top", "devices",
 	"config", NULL };
+
+static bool is_top(const struct options *options)
+{
+	return strcmp(options->what, "top") == 0;
+}
 
 static bool is_list(const char *what)
 {
@@ -469,18 +474,22 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			    options->what, arg);
 		if (!is_list(arg))
 			usage_error(state,
-			    "say flows, nodes, stat, devices or config, not "
-			    "'%s': the nearest is %s",
+			    "say flows, nodes, stat, top, devices or config, "
+			    "not '%s': the nearest is %s",
 			    arg, nearest_name(arg, lists));
 		options->what = arg;
 		return 0;
 	case ARGP_KEY_END:
 		if (!options->what)
 			usage_error(state,
-			    "say what to list: flows, nodes, stat, devices or "
-			    "config");
-		if (options->watch > 0 && strcmp(options->what, "stat") != 0)
-			usage_error(state, "--watch is for stat");
+			    "say what to list: flows, nodes, stat, top, "
+			    "devices or config");
+		if (options->watch > 0 && strcmp(options->what, "stat") != 0 &&
+		    !is_top(options))
+			usage_error(state, "--watch is for stat and top");
+		if (options->json && is_top(options))
+			usage_error(state,
+			    "--json is not for top: use stat --watch --json");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -493,11 +502,15 @@ static bool needs_registry(const struct options *options)
 	    strcmp(options->what, "config") != 0;
 }
 
+static const char *registry_name(const struct options *options)
+{
+	return options->registry ? options->registry : getenv("DFI_REGISTRY");
+}
+
 /* Complains, and returns false, if none can be asked. */
 static bool names_registry(const struct options *options)
 {
-	const char *name = options->registry ? options->registry
-					     : getenv("DFI_REGISTRY");
+	const char *name = registry_name(options);
 
 	if (!name || !*name)
 		complain("no registry is named: give its address with "
@@ -522,7 +535,8 @@ int main(int argc, char **argv)
 		{ "json", 'j', NULL, 0, "Print one JSON object", 0 },
 		{ "watch", 'w', "SECONDS", OPTION_ARG_OPTIONAL,
 		    "With stat: print it again every SECONDS (default 1), with "
-		    "rates; with --json one object in each line",
+		    "rates; with --json one object in each line. With top: "
+		    "look again every SECONDS",
 		    0 },
 		{ 0 },
 	};
@@ -534,6 +548,9 @@ int main(int argc, char **argv)
 	    "  stat     counters and errors of each process of this host and "
 	    "user: of its\n"
 	    "           sources, its targets and its devices\n"
+	    "  top      a screen of the flows of this host and user: rates, "
+	    "waits and who\n"
+	    "           waits for whom; q quits, s sorts\n"
 	    "  devices  devices of this host by which flows reach other hosts\n"
 	    "  config   all settings, their values, and where the values come "
 	    "from\n"
@@ -553,7 +570,7 @@ int main(int argc, char **argv)
 	    "DFI_ETCD_USER=NAME and\n"
 	    "DFI_ETCD_PASSWORD_FILE=FILE, except at a loopback address.";
 	static const struct argp argp = { arguments, parse,
-		"flows|nodes|stat|devices|config", doc, NULL, NULL, NULL };
+		"flows|nodes|stat|top|devices|config", doc, NULL, NULL, NULL };
 	struct options options = { .registry = NULL };
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi *dfi = NULL;
@@ -564,6 +581,8 @@ int main(int argc, char **argv)
 	if (options_check(&argp, argv))
 		return EX_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	if (is_top(&options) && !info_top_has_screen())
+		return EXIT_FAILURE;
 	if (needs_registry(&options) && !names_registry(&options))
 		return EXIT_FAILURE;
 	attr.registry = options.registry;
@@ -572,8 +591,12 @@ int main(int argc, char **argv)
 		complain("%s", dfi_errmsg());
 		return EXIT_FAILURE;
 	}
-	status = options.watch > 0 ? watch(dfi, &options)
-				   : report(dfi, &options);
+	if (is_top(&options))
+		status = info_top(dfi, registry_name(&options),
+		    options.watch > 0 ? options.watch : 1);
+	else
+		status = options.watch > 0 ? watch(dfi, &options)
+					   : report(dfi, &options);
 	if (dfi)
 		dfi_close(dfi);
 	return status;

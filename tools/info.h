@@ -5,6 +5,8 @@
 
 #include <dfi/dfi.h>
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* The result of a row's function without memory for its JSON. */
 #define NO_JSON 1
@@ -36,5 +38,40 @@ int info_print_members(struct dfi *dfi, const struct dfi_flow_info *flow);
  * previous list, for rates; 0: there is none.
  */
 int info_list_stats(struct dfi *dfi, json_t *rows, double seconds);
+
+/*
+ * "top": show flows with rates every so many seconds, until the user quits.
+ * Returns the exit status.
+ */
+int info_top(struct dfi *dfi, const char *registry, double seconds);
+
+/* Whether top can show anything here; if not, it complains. */
+bool info_top_has_screen(void);
+
+/* ---- Samples, for rates ------------------------------------------------- */
+
+/* The counters of an endpoint in one list. */
+struct info_sample {
+	uint64_t node, instance;
+	uint32_t role, index, peer;
+	uint64_t tuples, bytes, stall_ns;
+};
+
+static inline bool info_sends(uint32_t role)
+{
+	return role == DFI_ROLE_SOURCE || role == DFI_ROLE_COMBINER_OUTPUT;
+}
+
+struct info_sample info_sample(
+    uint64_t node, const struct dfi_endpoint_stats *stats);
+
+/* A list begins: those that were kept are of the one before. */
+void info_samples_next(void);
+
+/* The same endpoint in the list before, or NULL. */
+const struct info_sample *info_sample_before(const struct info_sample *sample);
+
+/* Without memory, the next list has no rates. */
+void info_sample_keep(const struct info_sample *sample);
 
 #endif

@@ -12,26 +12,11 @@
 
 #define NS_PER_S 1e9
 
-/* The counters of an endpoint in the previous list, for rates. */
-struct sample {
-	uint64_t node, instance;
-	uint32_t role, index, peer;
-	uint64_t tuples, bytes;
-};
-
-struct samples {
-	struct sample *at;
-	size_t n, room;
-};
-
 struct stat_list {
 	json_t *rows; /* NULL: print text */
 	double seconds;
-	size_t n;    /* processes so far */
-	size_t next; /* where the next endpoint's old sample probably is */
+	size_t n; /* processes so far */
 };
-
-static struct samples before, now;
 
 static const char *role_name(uint32_t role)
 {
@@ -39,49 +24,6 @@ static const char *role_name(uint32_t role)
 		"combiner-input", "combiner-output" };
 
 	return names[role < sizeof(names) / sizeof(names[0]) ? role : 0];
-}
-
-static bool sends(uint32_t role)
-{
-	return role == DFI_ROLE_SOURCE || role == DFI_ROLE_COMBINER_OUTPUT;
-}
-
-static bool is_same(const struct sample *a, const struct sample *b)
-{
-	return a->node == b->node && a->instance == b->instance &&
-	    a->role == b->role && a->index == b->index && a->peer == b->peer;
-}
-
-/* Find this endpoint's previous sample; lists keep their order. */
-static const struct sample *find_before(
-    struct stat_list *list, const struct sample *sample)
-{
-	const struct sample *found;
-	size_t i;
-
-	for (i = 0; i < before.n; i++) {
-		found = &before.at[(list->next + i) % before.n];
-		if (is_same(found, sample)) {
-			list->next = (list->next + i + 1) % before.n;
-			return found;
-		}
-	}
-	return NULL;
-}
-
-/* Without memory, the next list has no rates. */
-static void keep(const struct sample *sample)
-{
-	struct sample *at;
-
-	if (now.n == now.room) {
-		at = reallocarray(now.at, now.room * 2 + 16, sizeof(*at));
-		if (!at)
-			return;
-		now.at = at;
-		now.room = now.room * 2 + 16;
-	}
-	now.at[now.n++] = *sample;
 }
 
 static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
@@ -104,7 +46,7 @@ static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
 	    (json_int_t)stats->yields, "sleeps", (json_int_t)stats->sleeps,
 	    "long_stalls", (json_int_t)stats->long_stalls, "waiting_ns",
 	    (json_int_t)stats->waiting_ns, "waits_for",
-	    stats->waiting_ns && sends(stats->role) &&
+	    stats->waiting_ns && info_sends(stats->role) &&
 		    stats->waits_for != UINT32_MAX
 		? json_integer(stats->waits_for)
 		: json_null());
@@ -190,9 +132,10 @@ static double per_second(
 	return (double)(int64_t)(count - earlier) / list->seconds;
 }
 
-static void print_rate(struct stat_list *list, const struct sample *sample)
+static void print_rate(
+    const struct stat_list *list, const struct info_sample *sample)
 {
-	const struct sample *old = find_before(list, sample);
+	const struct info_sample *old = info_sample_before(sample);
 
 	if (!old || list->seconds <= 0)
 		return;
@@ -204,9 +147,8 @@ static void print_rate(struct stat_list *list, const struct sample *sample)
 static void print_endpoint(struct stat_list *list, uint64_t node,
     const struct dfi_endpoint_stats *stats)
 {
-	bool is_source = sends(stats->role);
-	struct sample sample = { node, stats->instance, stats->role,
-		stats->index, stats->peer, stats->tuples, stats->bytes };
+	bool is_source = info_sends(stats->role);
+	struct info_sample sample = info_sample(node, stats);
 
 	printf("  %s %u", role_name(stats->role), stats->index);
 	if (stats->peer)
@@ -222,7 +164,7 @@ static void print_endpoint(struct stat_list *list, uint64_t node,
 		printf(", segments lost: %" PRIu64 ", gaps: %" PRIu64,
 		    stats->lost_segments, stats->gaps);
 	print_rate(list, &sample);
-	keep(&sample);
+	info_sample_keep(&sample);
 	printf("\n    waits     %" PRIu64 " for %s, %.3f s, %" PRIu64
 	       " of them for a second and more; %" PRIu64 " polls, %" PRIu64
 	       " yields, %" PRIu64 " sleeps\n",
@@ -335,12 +277,9 @@ static int add_node(void *arg, const struct dfi_node_stats *stats)
 int info_list_stats(struct dfi *dfi, json_t *rows, double seconds)
 {
 	struct stat_list list = { .rows = rows, .seconds = seconds };
-	struct samples spare = before;
 	int ret;
 
-	before = now;
-	now = spare;
-	now.n = 0;
+	info_samples_next();
 	ret = dfi_stats_list(dfi, add_node, &list);
 	if (!ret && !list.n && !rows)
 		printf("no other processes are members of this registry\n");
