@@ -182,7 +182,8 @@ static bool is_dead(const struct judge *judge, uint32_t id)
 
 /*
  * What dfi_source_dropped() may count though it was received: the ring of a
- * target that was killed, else the segment that the target had begun.
+ * target that was killed or evicted, else the segment that the target had
+ * begun.
  */
 static uint64_t most_unknown(const struct judge *judge, uint32_t source)
 {
@@ -197,7 +198,8 @@ static uint64_t most_unknown(const struct judge *judge, uint32_t source)
 	for (t = first_target(judge); t < n_stays(judge); t++)
 		if (loses(judge, source, t))
 			n += of_segment *
-			    (is_dead(judge, t) || transport
+			    (is_dead(judge, t) || transport ||
+					judge->plan->evict_after_ms
 				    ? plan->segment_count
 				    : 1);
 	return n;
