@@ -247,7 +247,7 @@ Test(merge, segment_whose_footer_makes_no_sense_has_no_position)
 
 	start_ring(&ring, false, 0);
 	atomic_set(&fake_ring_footer(&ring, 0)->state,
-	    footer_state(0, FOOTER_USED_MAX, FOOTER_FLAG_SHIFTED));
+	    footer_state(0, FOOTER_USED_MAX - 1, FOOTER_FLAG_SHIFTED));
 	cr_assert(reader_ready(&ring.reader));
 	cr_assert_eq(dfi__reader_global(&ring.reader, &global), -EBADMSG);
 	cr_assert_not_null(strstr(dfi_errmsg(), "segment 0"));
