@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <spawn.h>
@@ -524,6 +525,8 @@ Test(state_owners, a_stopped_process_keeps_its_keys_until_it_ends)
 
 static _Atomic int sync_error;
 static _Atomic unsigned n_syncs;
+/* A sync begins when it has the lock. */
+static pthread_mutex_t sync_lock = PTHREAD_MUTEX_INITIALIZER;
 static int (*real_sync)(void *arg, int fd);
 
 static int failing_sync(void *arg, int fd)
@@ -531,6 +534,8 @@ static int failing_sync(void *arg, int fd)
 	int err = atomic_load(&sync_error);
 
 	atomic_fetch_add(&n_syncs, 1);
+	pthread_mutex_lock(&sync_lock);
+	pthread_mutex_unlock(&sync_lock);
 	return err ? err : real_sync(arg, fd);
 }
 
@@ -623,7 +628,7 @@ Test(state_full, the_end_of_a_client_is_reported_and_stored_later)
 	expect_none("p/other");
 }
 
-#define N_PUTS 200
+#define N_PUTS 100
 
 Test(state_full, several_changes_share_a_sync)
 {
@@ -637,10 +642,13 @@ Test(state_full, several_changes_share_a_sync)
 	cr_assert_eq(raw_join(&raw, 77, 1), 0);
 	cr_assert_eq(raw_grant(&raw, 0), 0);
 	before = atomic_load(&n_syncs);
+	/* Changes gather while the first of them is stored. */
+	pthread_mutex_lock(&sync_lock);
 	for (i = 0; i < N_PUTS; i++) {
 		snprintf(key, sizeof(key), "many/%d", i);
 		raw_send_put(&raw, key, false);
 	}
+	pthread_mutex_unlock(&sync_lock);
 	for (i = 0; i < N_PUTS; i++) {
 		message = raw_read(&raw);
 		cr_assert_not_null(message);
