@@ -25,19 +25,19 @@ static const struct column columns[] = {
 
 #define MESSAGES                                                       \
 	RIVAL_OPENMPI_SEND, RIVAL_OPENMPI_PUT, RIVAL_MPICH_SEND,       \
-	    RIVAL_MPICH_PUT, RIVAL_PIPE, RIVAL_UNIX, RIVAL_ZEROMQ_IPC, \
-	    RIVAL_NNG
+	    RIVAL_MPICH_PUT, RIVAL_UCX_TAG, RIVAL_UCX_PUT, RIVAL_PIPE, \
+	    RIVAL_UNIX, RIVAL_ZEROMQ_IPC, RIVAL_NNG
 
 static const struct contest contest = {
 	.name = "peers",
 	.columns = columns,
 	.measures = {
 		[MEASURE_TUPLES] = { "GB/s", JOB_FLOW, API_PUSH, 16,
-		    { RIVAL_RAW, MESSAGES }, 9 },
+		    { RIVAL_RAW, MESSAGES }, 11 },
 		[MEASURE_BATCHES] = { "GB/s", JOB_FLOW, API_CLAIM, 16,
-		    { RIVAL_MEMCPY, RIVAL_RAW, MESSAGES }, 10 },
+		    { RIVAL_MEMCPY, RIVAL_RAW, MESSAGES }, 12 },
 		[MEASURE_TRIPS] = { "ns", JOB_ECHO_FLOW, API_PUSH, 64,
-		    { RIVAL_RAW, MESSAGES }, 9 },
+		    { RIVAL_RAW, MESSAGES }, 11 },
 	},
 };
 

@@ -46,6 +46,10 @@ static const struct rival *const rivals[N_RIVALS] = {
 #ifdef DFI_BENCH_ZEROMQ
 	[RIVAL_ZEROMQ_IPC] = &rival_zeromq_ipc,
 #endif
+#ifdef DFI_BENCH_UCX
+	[RIVAL_UCX_TAG] = &rival_ucx,
+	[RIVAL_UCX_PUT] = &rival_ucx,
+#endif
 #ifdef DFI_BENCH_NNG
 	[RIVAL_NNG] = &rival_nng,
 #endif

@@ -165,7 +165,7 @@ static force_inline int rival_request(struct rival_work *work, uint64_t *tuple,
 		stamps[i + 1] = ticks();
 	}
 	rival_done(work->worker, trips, word_sum_total(&sum));
-	return 0;
+	return rival_flush(work);
 }
 
 static force_inline int rival_respond(

@@ -288,6 +288,8 @@ const char *rival_name(uint32_t rival)
 		[RIVAL_OPENMPI_PUT] = "openmpi-put",
 		[RIVAL_MPICH_SEND] = "mpich-send",
 		[RIVAL_MPICH_PUT] = "mpich-put",
+		[RIVAL_UCX_TAG] = "ucx-tag",
+		[RIVAL_UCX_PUT] = "ucx-put",
 		[RIVAL_PIPE] = "pipe",
 		[RIVAL_UNIX] = "unix",
 		[RIVAL_ZEROMQ_IPC] = "zeromq-ipc",
