@@ -12,7 +12,7 @@ trap 'rm -rf "$tmp"' EXIT
 
 peers() # ARGUMENT...
 {
-	timeout "$wait_limit" "$bin/dfi-bench" peers --bytes 64K --iterations 20 --repeat 1 \
+	timeout "$wait_limit" "$bin/dfi-bench" peers --bytes 4K --iterations 20 --repeat 1 \
 		--timeout "$wait_limit" "$@" >> "$tmp/rows" 2> "$tmp/log" ||
 		fail "dfi-bench peers $*: $(cat "$tmp/rows" "$tmp/log")"
 }
