@@ -663,6 +663,37 @@ Test(open_replicate, a_target_that_takes_nothing_is_evicted)
 	expect_end(idle, 2);
 }
 
+/* An eviction that no call has told does not change what the close returns. */
+Test(open_replicate, a_target_that_aborts_tells_that_though_it_was_evicted)
+{
+	struct dfi_event event;
+	struct dfi_target *takes, *idle;
+	const void *tuple;
+	struct dfi_source *s;
+	uint64_t next;
+
+	create_evicting(EVICT_MS);
+	takes = target(0);
+	idle = target(1);
+	s = source_with_events(2, 0);
+	await_targets(s, 2);
+	flush(s);
+	expect_event(takes, DFI_JOINED, 2);
+	push_beside(s, takes, 0);
+	await_events(s, DFI_EVICTED, 1);
+	while (dfi_target_consume(idle, &tuple) == -ENOMSG)
+		cr_assert_eq(dfi_target_event(idle, &event), 0);
+	dfi_target_abort(idle);
+	/* It has the first tuple. */
+	next = 1;
+	assert_error(consume_rest(idle, &next), -ECANCELED, "target 1",
+	    "dfi_target_abort");
+	cr_assert_eq(dfi_target_close(idle), -ECANCELED);
+	close_source(s);
+	finish();
+	expect_end(takes, 2);
+}
+
 /* It opens its seat again in the same context, and closes the old handle. */
 Test(open_replicate, an_evicted_handle_leaves_the_next_holder_alone)
 {

@@ -430,7 +430,9 @@ int dfi_target_close(struct dfi_target *target)
 	ret = handle_check(target, &target->magic, TARGET_MAGIC);
 	if (ret < 0)
 		return ret;
-	if (!target->status)
+	/* A loss that no call has told counts less than the application's end.
+	 */
+	if (!target->status && !target->cancelled && !target_aborted(target))
 		target->status = target->lost;
 	if (target->status || target_aborted(target))
 		ret = dfi__target_check_slow(target);
