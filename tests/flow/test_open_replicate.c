@@ -664,7 +664,7 @@ Test(open_replicate, a_target_that_takes_nothing_is_evicted)
 }
 
 /* An eviction that no call has told does not change what the close returns. */
-Test(open_replicate, a_target_that_aborts_tells_that_though_it_was_evicted)
+Test(open_replicate, an_evicted_target_that_aborts_ends_as_aborted)
 {
 	struct dfi_event event;
 	struct dfi_target *takes, *idle;
