@@ -160,18 +160,24 @@ Test(etcd_address, names_endpoints_and_a_prefix)
 	dfi__etcd_endpoints_free(&endpoints);
 }
 
-static int try_open(
-    const char *address, const struct registry_security *security)
+static int open_within(
+    uint32_t ms, const char *address, const struct registry_security *security)
 {
 	struct registry_client *new = NULL;
 	struct loop *at = start_loop();
 	int ret = dfi__client_open(
-	    at, address, security, 0, deadline_in_ms(20000), &new);
+	    at, address, security, 0, deadline_in_ms(ms), &new);
 
 	if (!ret)
 		dfi__client_close(new);
 	stop_loop(at);
 	return ret;
+}
+
+static int try_open(
+    const char *address, const struct registry_security *security)
+{
+	return open_within(20000, address, security);
 }
 
 static void expect_refusal(const char *address,
@@ -293,6 +299,19 @@ Test(etcd, members_that_hang_cut_the_client_off)
 	while (!strstr(ear.log, "BACK"))
 		usleep(10000);
 	cr_assert(has(client, "a", "1"));
+	end();
+}
+
+/* Others live, if slowly, and may be electing a leader. */
+Test(etcd, a_member_that_has_ended_fails_no_open_while_others_live)
+{
+	begin(3, 60000);
+	etcd_kill(&etcd, 0);
+	stop_members(1, SIGSTOP);
+	cr_assert_eq(open_within(10000, etcd.address, NULL), -ETIMEDOUT, "%s",
+	    dfi_errmsg());
+	stop_members(1, SIGCONT);
+	etcd_restart(&etcd, 0);
 	end();
 }
 

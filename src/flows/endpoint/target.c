@@ -430,8 +430,7 @@ int dfi_target_close(struct dfi_target *target)
 	ret = handle_check(target, &target->magic, TARGET_MAGIC);
 	if (ret < 0)
 		return ret;
-	/* A loss that no call has told counts less than the application's end.
-	 */
+	/* An abort counts more than a loss that no call has told. */
 	if (!target->status && !target->cancelled && !target_aborted(target))
 		target->status = target->lost;
 	if (target->status || target_aborted(target))

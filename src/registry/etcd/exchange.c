@@ -100,14 +100,15 @@ static void fail_attempt(
 	struct etcd_client *client = exchange->client;
 
 	exchange->n_failed++;
+	/* A member that lives may only be electing a leader. */
+	exchange->n_refused = err == -ETIMEDOUT ? 0 : exchange->n_refused + 1;
 	if (unknown && exchange->once)
 		finish(exchange,
 		    dfi__fail(-EAGAIN, "registry %s: %s: %s",
 			client->at.address,
 			client->at.endpoint[exchange->endpoint], text),
 		    NULL);
-	else if (exchange->hasty && exchange->n_failed >= client->at.n &&
-	    err != -ETIMEDOUT)
+	else if (exchange->hasty && exchange->n_refused >= client->at.n)
 		finish(exchange,
 		    dfi__fail(err, "registry %s: %s: %s", client->at.address,
 			client->at.endpoint[exchange->endpoint], text),
@@ -329,7 +330,7 @@ void dfi__exchange_start(
 	exchange->body = dfi__json_text(body);
 	exchange->timer = event_new(
 	    dfi__loop_base(client->base.loop), -1, 0, on_timer, exchange);
-	exchange->n_failed = exchange->n_tokens = 0;
+	exchange->n_failed = exchange->n_refused = exchange->n_tokens = 0;
 	exchange->http = (struct http_request){
 		.done = on_answer,
 		.arg = exchange,

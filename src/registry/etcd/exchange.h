@@ -29,8 +29,8 @@ struct exchange {
 	const char *path; /* "/v3/..." */
 	bool once;        /* it must not take effect twice */
 	/*
-	 * Fail if all endpoints have failed once; otherwise go on until it is
-	 * ended.
+	 * Fail if all endpoints have refused it in turn; otherwise go on until
+	 * it is ended.
 	 */
 	bool hasty;
 	uint32_t limit_ms; /* of an attempt; 0: ATTEMPT_MS */
@@ -44,6 +44,7 @@ struct exchange {
 	int64_t sent_at; /* of the last attempt */
 	unsigned endpoint;
 	unsigned n_failed, n_tokens;
+	unsigned n_refused; /* since a member last was slow, or electing */
 	bool active;
 	bool waits; /* for a token */
 };
