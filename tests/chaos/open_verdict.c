@@ -256,6 +256,16 @@ static void judge_gaps(struct judge *judge, uint32_t source, uint32_t target)
 	}
 }
 
+/*
+ * Its close failed as a target had left tuples behind: the others may have had
+ * their end mark before.
+ */
+static bool failed_at_close(const struct stay_board *at)
+{
+	return at->ret == -ECONNRESET && at->close_ret == at->ret &&
+	    at->failed_ns >= atomic_load(&at->gone_ns);
+}
+
 /* What a target's event said of a source. */
 static void judge_fate(struct judge *judge, uint32_t target, uint32_t source)
 {
@@ -268,6 +278,7 @@ static void judge_fate(struct judge *judge, uint32_t target, uint32_t source)
 	if (!fate || is_excused(judge, source) || is_excused(judge, target) ||
 	    stay(judge, target)->ret == -ESTALE ||
 	    (atomic_load(&at->state) == STAY_CLOSING) ||
+	    (fate == DFI_ENDED && failed_at_close(at)) ||
 	    ended == (fate == DFI_ENDED))
 		return;
 	snprintf(text, sizeof(text), "event %u of stay %u, which %s", fate,
