@@ -26,7 +26,7 @@ struct dfi_target;
  * dfi_source_close() fails. A span that is lent ends. Owner thread only. Not
  * sticky: -ERANGE: not above the last mark, or DFI_NO_MARK. -EPROTOTYPE: a
  * combiner flow whose windows end by themselves, or that has none. -EOPNOTSUPP:
- * an open flow, or multicast over RDMA, in this version.
+ * multicast over RDMA, in this version.
  */
 DFI_API int dfi_source_mark(struct dfi_source *source, uint64_t value);
 

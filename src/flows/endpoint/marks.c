@@ -12,8 +12,9 @@
 #include "base/error.h"
 #include "target.h"
 
-int dfi__marks_open(struct dfi_target *target, uint32_t n_sources)
+int dfi__marks_open(struct dfi_target *target, bool are_there)
 {
+	uint32_t n_sources = target->flow.n_sources;
 	struct target_marks *marks = calloc(
 	    1, sizeof(*marks) + n_sources * sizeof(marks->of[0]));
 	uint32_t i;
@@ -23,7 +24,7 @@ int dfi__marks_open(struct dfi_target *target, uint32_t n_sources)
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
 	dfi__open_watermark_init(
 	    &marks->watermark, n_sources, false, false, 0, marks->of);
-	for (i = 0; i < n_sources; i++)
+	for (i = 0; are_there && i < n_sources; i++)
 		(void)dfi__open_watermark_join(&marks->watermark, i, 0);
 	marks->reports = target->flags & DFI_EVENTS;
 	target->marks = marks;
@@ -111,11 +112,6 @@ int dfi_target_watermark(const struct dfi_target *target, uint64_t *value)
 		return ret;
 	if (!value)
 		return bad_output(target, "dfi_target_watermark: value");
-	if (!target_has_watermark(target))
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': %s %u: open flows have no marks in this "
-		    "version: use a closed flow",
-		    target->flow.name, TARGET_ID(target));
 	*value = target_watermark(target);
 	return 0;
 }

@@ -21,8 +21,11 @@ struct target_marks {
 	struct open_marker of[]; /* the sources */
 };
 
-/* Of a target with this many sources, all of which count: -ENOMEM. */
-int dfi__marks_open(struct dfi_target *target, uint32_t n_sources);
+/*
+ * Of a target with this many sources, all of which count if they are there:
+ * -ENOMEM.
+ */
+int dfi__marks_open(struct dfi_target *target, bool are_there);
 
 /* A segment without tuples was taken from a source; it may be a mark. */
 void dfi__marks_passed(struct dfi_target *target, uint32_t source);

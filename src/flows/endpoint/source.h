@@ -105,6 +105,8 @@ struct dfi_source {
 	uint32_t cause;      /* of an abort that a combiner passes on */
 	uint64_t marked;     /* the last mark; 0: none */
 	int mark_refused;    /* why the last call found no room for it, or 0 */
+	/* Of a pair's source: the last segments in its ring that are marks. */
+	uint64_t marks_from, marks_to;
 	/* Any thread reads these: */
 	struct stats_entry stats;
 	_Atomic uint64_t stalls, long_stalls;
@@ -398,12 +400,6 @@ static inline bool source_has_own_marks(const struct dfi_source *source)
 static inline int source_own_mark(struct dfi_source *source, uint64_t value)
 {
 	return source->kind->source.mark(source, value);
-}
-
-/* Whether it can mark: it has rings, or its kind marks by itself. */
-static inline bool source_marks(const struct dfi_source *source)
-{
-	return !source->kind->source.leave || source_has_own_marks(source);
 }
 
 /* Flush before the end; waits even if the handle is nonblocking. */

@@ -28,11 +28,6 @@ static int check(const struct dfi_source *source, uint64_t value)
 
 	if (ret < 0)
 		return ret;
-	if (!source_marks(source))
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': %s %u: mark: open flows have no marks in this "
-		    "version: use a closed flow",
-		    source->flow.name, SOURCE_ID(source));
 	if (flow_is_multicast(&source->flow))
 		return dfi__fail(-EOPNOTSUPP,
 		    "flow '%s': %s %u: mark: datagrams carry no marks in this "

@@ -320,9 +320,7 @@ int dfi__target_open(struct dfi *dfi, const struct kind *kind,
 	target->open_timeout_ms = attr->open_timeout_ms;
 	target->wait_time.deadline = context_deadline(
 	    dfi, attr->open_timeout_ms);
-	ret = flow->kind == DFI_COMBINE
-	    ? 0
-	    : dfi__marks_open(target, flow->n_sources);
+	ret = flow->kind == DFI_COMBINE ? 0 : dfi__marks_open(target, true);
 	if (!ret)
 		ret = attach(target, deadline);
 	if (ret < 0) {

@@ -258,11 +258,6 @@ static inline int target_take_event(
 	    : dfi__marks_event(target, event);
 }
 
-static inline bool target_has_watermark(const struct dfi_target *target)
-{
-	return target->marks || target->kind->intake.watermark;
-}
-
 static inline uint64_t target_watermark(const struct dfi_target *target)
 {
 	return target->marks ? target->marks->watermark.value

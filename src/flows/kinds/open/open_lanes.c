@@ -101,7 +101,9 @@ uint64_t dfi__open_unreturned(struct dfi_source *end)
 	/* The target's last words may wait in a queue. */
 	if (!remote->in_place)
 		(void)remote->transport->ops->ring.progress(remote);
-	return dfi__writer_unreturned(&end->rings[0]);
+	return dfi__open_only_marks(end)
+	    ? 0
+	    : dfi__writer_unreturned(&end->rings[0]);
 }
 
 static bool was_evicted(struct open_source *open, uint32_t seat)
@@ -209,6 +211,11 @@ int dfi__open_adopt(struct dfi_source *source)
 	for (i = 0; open->room && i < open_seats(source); i++)
 		if (open->ends[i])
 			dfi__open_replica_greet(source, open->ends[i]);
+	for (i = 0; ret >= 0 && i < open_seats(source); i++)
+		if (open->ends[i])
+			ret = dfi__open_mark_end(source, i);
+	if (ret < 0)
+		return ret;
 	return gone ? evicted(source) : 0;
 }
 
@@ -323,6 +330,12 @@ static int point(struct dfi_source *source, uint32_t lane, uint32_t *seat)
 				       : open_seats(source);
 		if (*seat == open_seats(source))
 			return 0;
+		ret = dfi__open_mark_end(source, *seat);
+		if (ret <= 0 || !open->ends[*seat]) {
+			if (ret <= 0)
+				return ret;
+			continue;
+		}
 		ret = open_end(open->ends[*seat]);
 		if (ret >= 0)
 			open_note_room(open, *seat, ret > 0);

@@ -90,11 +90,7 @@ static int send_to_all(struct dfi_source *source, uint64_t bytes)
 	return 0;
 }
 
-/*
- * Look for room at all targets: 1. 0: *seat has none, or is n_seats: nobody is
- * there. Or a sticky error.
- */
-static int look_for_room(struct dfi_source *source, uint32_t *seat)
+int dfi__open_look_for_room(struct dfi_source *source, uint32_t *seat)
 {
 	struct open_source *open = open_source(source);
 	uint32_t i;
@@ -102,6 +98,11 @@ static int look_for_room(struct dfi_source *source, uint32_t *seat)
 
 	*seat = open_seats(source);
 	for (i = 0; i < open_seats(source); i++) {
+		if (!open->ends[i])
+			continue;
+		ret = dfi__open_mark_end(source, i);
+		if (ret < 0)
+			return ret;
 		if (!open->ends[i])
 			continue;
 		ret = open_is_lost(open->ends[i])
@@ -138,7 +139,7 @@ static void close_lane(struct dfi_source *source)
 
 /*
  * Open the lane, if it is closed, once each target has room for its segment and
- * for one that waits: as look_for_room().
+ * for one that waits: as dfi__open_look_for_room().
  */
 static int open_when_room(struct dfi_source *source, uint32_t *seat)
 {
@@ -149,11 +150,11 @@ static int open_when_room(struct dfi_source *source, uint32_t *seat)
 	if (source->writers[0].segment)
 		return 1;
 	if (open->may_push)
-		ret = look_for_room(source, seat);
+		ret = dfi__open_look_for_room(source, seat);
 	if (ret > 0 && open->held) {
 		ret = send_to_all(source, open->held);
 		if (!ret && !open->held)
-			ret = look_for_room(source, seat);
+			ret = dfi__open_look_for_room(source, seat);
 	}
 	if (ret > 0)
 		open_lane(source);

@@ -28,11 +28,15 @@ static int make(void *owner, struct flow *part, int64_t deadline, void **out)
 	}
 	ret = dfi__source_open(dfi, &dfi__shuffle_kind, part,
 	    part->part.first_source, &open->attr, &open->wait, deadline, &end);
-	if (ret < 0)
+	if (ret < 0) {
 		dfi__context_leave(dfi);
-	else
-		*out = end;
-	return ret;
+		return ret;
+	}
+	/* In a replicate flow another mark comes first (J1). */
+	if (!open->room)
+		dfi__open_mark_first(end, atomic_peek(&open->mark));
+	*out = end;
+	return 0;
 }
 
 /* The target has left, or the source gives up. */

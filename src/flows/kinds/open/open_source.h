@@ -38,6 +38,7 @@ struct open_source {
 	uint64_t dropped;       /* see dfi_source_dropped() */
 	/* Since when each ring is full, or 0, or EVICTING; or NULL. */
 	int64_t *full_since;
+	_Atomic uint64_t mark;       /* source->marked, for the helper */
 	struct dfi_source_attr attr; /* of the ends */
 	struct wait_policy wait;
 };
@@ -89,6 +90,27 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat);
  * open_seats(): 0 if somebody may come, or a sticky error.
  */
 int dfi__open_expect_some(struct dfi_source *source, uint32_t seat);
+
+/*
+ * Look for room at all targets: 1. 0: *seat has none, or is open_seats():
+ * nobody is there. Or a sticky error.
+ */
+int dfi__open_look_for_room(struct dfi_source *source, uint32_t *seat);
+
+/* See struct source_ops. */
+int dfi__open_mark(struct dfi_source *source, uint64_t mark);
+
+/*
+ * Give a target the source's last mark, unless it has that: 1, or 0 without
+ * room. The target may be lost by then. Or a sticky error.
+ */
+int dfi__open_mark_end(struct dfi_source *source, uint32_t seat);
+
+/* The same for a ring that nobody uses yet. */
+void dfi__open_mark_first(struct dfi_source *end, uint64_t mark);
+
+/* Whether marks are all that a target has not given back. */
+bool dfi__open_only_marks(const struct dfi_source *end);
 
 /* The entries of struct lane_ops. */
 int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane);

@@ -56,34 +56,11 @@ static const struct pairs_ops pairs_ops = { .make = make, .unmake = unmake };
 
 /* ---- Who is there ------------------------------------------------------ */
 
-/*
- * The most that one pass can add to no events: a seat's source may be given up,
- * the next one be taken, and end.
- */
-#define SEAT_EVENTS 4
-
-/* After joined, which a source's mark may have to tell first. */
-static void add_event(struct open_target *open, uint32_t type,
-    const struct taken *taken, uint64_t value)
-{
-	uint32_t room = open->pairs.seats.n_others * SEAT_EVENTS;
-
-	if (!open->events || !taken->joined || open->n_events == room)
-		return;
-	open->events[(open->first_event + open->n_events++) % room] =
-	    (struct dfi_event){
-		    .type = type,
-		    .seat = taken->seat,
-		    .incarnation = taken->pair->incarnation,
-		    .value = value,
-	    };
-}
-
 static void add_joined(
     struct open_target *open, struct taken *taken, uint64_t before)
 {
 	taken->joined = true;
-	add_event(open, DFI_JOINED, taken, before);
+	dfi__open_add_event(open, DFI_JOINED, taken, before);
 }
 
 /* Under the lock. */
@@ -100,6 +77,8 @@ static void take_pair(struct open_target *open, uint32_t seat)
 		.pair = pair,
 		.seat = seat,
 	};
+	(void)dfi__open_watermark_join(
+	    &open->target->marks->watermark, seat, 0);
 	if (!taken->end->readers[0].awaits_mark)
 		add_joined(open, taken, 0);
 }
@@ -112,7 +91,10 @@ static void retire(struct open_target *open, uint32_t i, uint32_t type)
 {
 	struct taken taken = open->taken[i];
 
-	add_event(open, type, &taken, 0);
+	dfi__open_add_event(open, type, &taken, 0);
+	if (dfi__open_watermark_ended(
+		&open->target->marks->watermark, taken.seat))
+		dfi__open_add_mark(open);
 	target_give_back(taken.end);
 	dfi__target_withdraw(taken.end);
 	open->taken[i] = open->taken[--open->n_taken];
@@ -243,6 +225,22 @@ static int await_mark(struct dfi_target *target, uint32_t i)
 	return !reader_ready(&end->readers[0]) && (end->lost || !end->n_open);
 }
 
+/*
+ * A mark of a pair's source was taken: 0, or -ENOMSG if an event is next, which
+ * comes before all that is behind the mark.
+ */
+static int take_rise(struct dfi_target *target, uint32_t i)
+{
+	struct open_target *open = open_target(target);
+	struct dfi_event event;
+
+	if (dfi__marks_event(open->taken[i].end, &event) == 0 &&
+	    dfi__open_watermark_mark(
+		&target->marks->watermark, open->taken[i].seat, event.value, 0))
+		dfi__open_add_mark(open);
+	return open->n_events ? dfi__marks_event_is_next() : 0;
+}
+
 /* Take a segment of a pair: 1, or 0 if it has none now; or an error. */
 static int take_from(struct dfi_target *target, uint32_t i)
 {
@@ -257,7 +255,9 @@ static int take_from(struct dfi_target *target, uint32_t i)
 		if (ret <= 0)
 			return ret;
 	}
-	ret = dfi__target_input(end);
+	do
+		ret = dfi__target_input(end);
+	while (unlikely(ret == -ENOMSG) && !(ret = take_rise(target, i)));
 	if (likely(ret > 0)) {
 		target->head.next = end->head.next;
 		target->head.end = end->head.end;
@@ -270,6 +270,8 @@ static int take_from(struct dfi_target *target, uint32_t i)
 	}
 	if (ret == -EAGAIN)
 		return 0;
+	if (ret == -ENOMSG)
+		return ret;
 	if (ret < 0)
 		return lose(target, i, ret);
 	retire(open, i, DFI_ENDED);
@@ -400,7 +402,8 @@ static int init(struct dfi_target *target)
 	open->wait = target->wait;
 	open->attr = (struct dfi_target_attr){
 		.size = sizeof(open->attr),
-		.flags = DFI_NONBLOCK,
+		/* Marks of its source. */
+		.flags = DFI_NONBLOCK | DFI_EVENTS,
 	};
 	open->pairs.ops = &pairs_ops;
 	open->pairs.owner = open;
@@ -411,9 +414,10 @@ static int init(struct dfi_target *target)
 	target->n_readers = 1;
 	if (target->flags & DFI_EVENTS)
 		open->events = calloc(target->flow.n_sources,
-		    SEAT_EVENTS * sizeof(open->events[0]));
+		    OPEN_SEAT_EVENTS * sizeof(open->events[0]));
 	if (!open->taken || !target->readers ||
-	    (target->flags & DFI_EVENTS && !open->events))
+	    (target->flags & DFI_EVENTS && !open->events) ||
+	    dfi__marks_open(target, false) < 0)
 		return no_memory(target);
 	if (target->flags & DFI_NONBLOCK)
 		return 0;
@@ -434,6 +438,7 @@ static void free_target(struct dfi_target *target)
 		free(open);
 	}
 	free(target->readers);
+	free(target->marks);
 	dfi__notify_free(target->notify);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
@@ -520,10 +525,7 @@ int dfi__open_target_take_event(
 		adopt(open);
 	if (!open->n_events)
 		return -EAGAIN;
-	*event = open->events[open->first_event];
-	open->n_events--;
-	open->first_event = (open->first_event + 1) %
-	    (open->pairs.seats.n_others * SEAT_EVENTS);
+	*event = dfi__open_pop_event(open);
 	return 0;
 }
 

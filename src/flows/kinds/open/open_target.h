@@ -49,6 +49,22 @@ void dfi__open_target_fail_later(
 /* The same, as the seat was taken away (M3). */
 void dfi__open_target_put_out(struct dfi_target *target);
 
+/*
+ * The most that one pass can add to no events, for each seat: its source may be
+ * given up, the next one be taken, and end, and the watermark rise with each.
+ */
+#define OPEN_SEAT_EVENTS 6
+
+/* Add one about a source, if it has joined by then. */
+void dfi__open_add_event(struct open_target *open, uint32_t type,
+    const struct taken *taken, uint64_t value);
+
+/* Add one that the watermark has risen. */
+void dfi__open_add_mark(struct open_target *open);
+
+/* Take the next one; there is one. */
+struct dfi_event dfi__open_pop_event(struct open_target *open);
+
 /* Nothing is there: 0 to look again, or an error. */
 int dfi__open_target_wait(struct dfi_target *target);
 

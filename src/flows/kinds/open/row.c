@@ -10,6 +10,7 @@ const struct kind dfi__open_kind = {
 	.source = {
 		.leave = dfi__open_source_leave,
 		.close = dfi__open_source_close,
+		.mark = dfi__open_mark,
 	},
 	.intake = {
 		.next = dfi__open_target_next,
@@ -23,6 +24,7 @@ const struct kind dfi__open_replicate_kind = {
 	.source = {
 		.leave = dfi__open_source_leave,
 		.close = dfi__open_source_close,
+		.mark = dfi__open_mark,
 	},
 };
 

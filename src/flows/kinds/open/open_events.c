@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The events that the owner of an open target has not taken yet. */
+#include "open_target.h"
+
+static struct dfi_event *event_at(const struct open_target *open, uint32_t n)
+{
+	return &open->events[(open->first_event + n) %
+	    (open->pairs.seats.n_others * OPEN_SEAT_EVENTS)];
+}
+
+static void push_event(struct open_target *open, const struct dfi_event *event)
+{
+	if (open->events &&
+	    open->n_events < open->pairs.seats.n_others * OPEN_SEAT_EVENTS)
+		*event_at(open, open->n_events++) = *event;
+}
+
+void dfi__open_add_event(struct open_target *open, uint32_t type,
+    const struct taken *taken, uint64_t value)
+{
+	if (taken->joined)
+		push_event(open,
+		    &(struct dfi_event){
+			.type = type,
+			.seat = taken->seat,
+			.incarnation = taken->pair->incarnation,
+			.value = value,
+		    });
+}
+
+void dfi__open_add_mark(struct open_target *open)
+{
+	struct dfi_event event = {
+		.type = DFI_MARK,
+		.value = open->target->marks->watermark.value,
+	};
+
+	/* Nothing came between this rise and the last one. */
+	if (open->n_events &&
+	    event_at(open, open->n_events - 1)->type == DFI_MARK)
+		*event_at(open, open->n_events - 1) = event;
+	else
+		push_event(open, &event);
+}
+
+struct dfi_event dfi__open_pop_event(struct open_target *open)
+{
+	struct dfi_event event = *event_at(open, 0);
+
+	open->n_events--;
+	open->first_event = (open->first_event + 1) %
+	    (open->pairs.seats.n_others * OPEN_SEAT_EVENTS);
+	return event;
+}

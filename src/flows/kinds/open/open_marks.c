@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Marks of a source of an open flow. A mark goes to all targets that are
+ * attached; a target that attaches later gets the last one first. So the rule
+ * of closed flows holds for any set of targets: all or none.
+ */
+#include "open_source.h"
+
+#include "base/compiler.h"
+#include "base/error.h"
+
+/*
+ * The ring has room. Nothing that was pushed waits in it. The end's lane is
+ * opened again when the next tuple needs it.
+ */
+static int publish(struct dfi_source *end, uint64_t mark)
+{
+	struct writer *ring = &end->rings[0];
+
+	if (end->marks_to != ring->seq)
+		end->marks_from = ring->seq;
+	source_close_lane(end, 0);
+	end->marked = mark;
+	if (dfi__writer_publish_mark(ring, mark) < 0)
+		return -1;
+	end->marks_to = ring->seq;
+	return 0;
+}
+
+void dfi__open_mark_first(struct dfi_source *end, uint64_t mark)
+{
+	/* If this fails, the next look at the target tells that it is lost. */
+	if (mark)
+		(void)publish(end, mark);
+}
+
+int dfi__open_mark_end(struct dfi_source *source, uint32_t seat)
+{
+	struct dfi_source *end = open_source(source)->ends[seat];
+	int ret;
+
+	if (likely(end->marked == source->marked))
+		return 1;
+	ret = writer_credit(&end->rings[0]);
+	if (!ret)
+		return 0;
+	if (ret > 0)
+		ret = publish(end, source->marked);
+	return ret < 0 ? dfi__open_lose(source, seat) : 1;
+}
+
+bool dfi__open_only_marks(const struct dfi_source *end)
+{
+	const struct writer *ring = &end->rings[0];
+	/* Pairs with the publish in the transport's give_credit(). */
+	uint64_t left = ring->seq -
+	    atomic_observe(&writer_header(ring)->credit.consumed);
+
+	return end->marks_to == ring->seq &&
+	    left <= ring->seq - end->marks_from;
+}
+
+/*
+ * Send what was pushed, and close all lanes: 1. 0: some of it waits for a first
+ * target; or a sticky error.
+ */
+static int send_pushed(struct dfi_source *source)
+{
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < source->n_lanes; i++) {
+		ret = lane_flush(source, i);
+		if (!ret && source_filled(source, i))
+			return 0;
+		source->writers[i].segment = NULL;
+		source_close_lane(source, i);
+	}
+	return ret < 0 ? ret : !open_source(source)->held;
+}
+
+static int make_room(struct dfi_source *source)
+{
+	uint32_t seat;
+	int ret;
+
+	for (;;) {
+		seat = open_seats(source);
+		ret = source_check(source);
+		if (!ret)
+			ret = dfi__open_adopt(source);
+		if (!ret)
+			ret = send_pushed(source);
+		if (ret > 0) {
+			ret = dfi__open_look_for_room(source, &seat);
+			/* Nobody is there, and nothing waits. */
+			if (!ret && seat == open_seats(source))
+				return 0;
+		}
+		if (ret != 0)
+			return ret < 0 ? ret : 0;
+		if (seat == open_seats(source))
+			ret = dfi__open_expect_some(source, seat);
+		if (!ret && source_interrupted(source))
+			ret = dfi__source_interrupted(source);
+		if (!ret)
+			ret = dfi__open_await_room(source, seat);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+int dfi__open_mark(struct dfi_source *source, uint64_t mark)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i;
+	int ret = make_room(source);
+
+	source->mark_refused = ret;
+	if (ret < 0)
+		return ret;
+	source->marked = mark;
+	atomic_set(&open->mark, mark);
+	for (i = 0; ret >= 0 && i < open_seats(source); i++)
+		if (open->ends[i])
+			ret = dfi__open_mark_end(source, i);
+	return ret < 0 ? ret : 0;
+}
