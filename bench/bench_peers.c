@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows between two processes of one host, in turns with other ways to bring
- * the same tuples through memory.
+ * Flows between processes of one host, in turns with other ways to bring the
+ * same tuples through memory.
  */
 #include "bench.h"
 #include "contest.h"
@@ -38,6 +38,11 @@ static const struct contest contest = {
 		    { RIVAL_MEMCPY, RIVAL_RAW, MESSAGES }, 12 },
 		[MEASURE_TRIPS] = { "ns", JOB_ECHO_FLOW, API_PUSH, 64,
 		    { RIVAL_RAW, MESSAGES }, 11 },
+		[MEASURE_SHUFFLE] = { "GB/s", JOB_FLOW, API_BATCH, 16,
+		    { RIVAL_RAW, RIVAL_OPENMPI_ALLTOALLV,
+			RIVAL_MPICH_ALLTOALLV, RIVAL_OPENMPI_ALLTOALL,
+			RIVAL_MPICH_ALLTOALL },
+		    5, 2 },
 	},
 };
 

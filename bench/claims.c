@@ -43,8 +43,7 @@ static bool member_is(const json_t *value, const char *word, size_t size)
 	return is_word(text, word, size);
 }
 
-/* Whether all words KEY=VALUE of a selection hold. */
-static bool selects(const char *selection, const json_t *row)
+bool claim_selects(const char *selection, const json_t *row)
 {
 	const char *word = selection, *equals;
 	char key[64];
@@ -74,7 +73,7 @@ static bool median(const json_t *rows, const char *selection,
 	for (i = 0; i < json_array_size(rows) && n < STATS_MAX_VALUES; i++) {
 		number = json_object_get(json_array_get(rows, i), member);
 		if (json_is_number(number) &&
-		    selects(selection, json_array_get(rows, i)))
+		    claim_selects(selection, json_array_get(rows, i)))
 			values[n++] = json_number_value(number);
 	}
 	if (n)

@@ -14,6 +14,9 @@ enum verdict {
 
 const char *verdict_name(enum verdict verdict);
 
+/* Whether all words KEY=VALUE of a selection hold for a row. */
+bool claim_selects(const char *selection, const json_t *row);
+
 /* Store the quotient that a claim is about. VERDICT_NONE: there is none. */
 enum verdict claim_judge(
     const struct claim *claim, const json_t *rows, double *found);

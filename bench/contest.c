@@ -26,6 +26,11 @@ static const struct contest_measure *kind_of(const struct trial *trial)
 	return &trial->contest->measures[trial->measure];
 }
 
+static uint32_t ends_of(const struct contest_measure *kind)
+{
+	return kind->n_ends ? kind->n_ends : 1;
+}
+
 /* The median round trip of a round, in ns. */
 static double value_trip(const struct side *side, const struct board *board,
     const struct outcome *outcome)
@@ -46,6 +51,7 @@ static bool make_flow_side(struct trial *trial, uint32_t segment_size)
 	const struct common_options *common = &trial->options->common;
 	const struct contest_measure *kind = kind_of(trial);
 	struct side *side = &trial->sides[0];
+	uint32_t n_ends = ends_of(kind);
 	int32_t cpus[2];
 
 	*side = (struct side){
@@ -53,9 +59,9 @@ static bool make_flow_side(struct trial *trial, uint32_t segment_size)
 			.job = kind->job,
 			.api = kind->api,
 			.wait = common->wait,
-			.n_sources = 1,
-			.n_targets = 1,
-			.n_target_threads = 1,
+			.n_sources = n_ends,
+			.n_targets = n_ends,
+			.n_target_threads = n_ends,
 			.tuple_size = trial->tuple_size,
 			.batch = 1024,
 			.tuples = kind->job == JOB_ECHO_FLOW
@@ -123,8 +129,8 @@ static bool measure(struct trial *trial)
 	const struct common_options *common = &trial->options->common;
 	bool trips = trial->measure == MEASURE_TRIPS;
 	struct runner_attr attr = {
-		.n_sources = 1,
-		.n_target_threads = 1,
+		.n_sources = ends_of(kind_of(trial)),
+		.n_target_threads = ends_of(kind_of(trial)),
 		.procs = common->procs,
 		.registry = trial->session->address,
 		.timeout_s = common->timeout_s,
@@ -193,6 +199,8 @@ static json_t *trial_row(const struct trial *trial, const struct side *other)
 	    (int)flow->plan.geometry.segment_count, "procs",
 	    (int)trial->options->common.procs);
 
+	json_object_set_new(row, "sources", json_integer(flow->plan.n_sources));
+	json_object_set_new(row, "targets", json_integer(flow->plan.n_targets));
 	json_object_set_new(
 	    row, "wait", json_string(wait_name(trial->options->common.wait)));
 	report_result(row, kind->unit, &summary, flow->n_values,
@@ -259,14 +267,15 @@ static bool run_measure(struct trial *trial, struct report *report)
 	return done;
 }
 
-/* Whether some measure of the command has it. */
-static bool has_rival(const struct contest *contest, enum rival_kind kind)
+/* Whether some measure that was asked for has it. */
+static bool has_rival(const struct contest *contest,
+    const struct rivals_options *options, enum rival_kind kind)
 {
 	const struct contest_measure *measure;
 	uint32_t i, j;
 
-	for (i = 0; i < N_MEASURES; i++) {
-		measure = &contest->measures[i];
+	for (i = 0; i < options->n_measures; i++) {
+		measure = &contest->measures[options->measures[i]];
 		for (j = 0; j < measure->n_rivals; j++)
 			if (measure->rivals[j] == kind)
 				return true;
@@ -274,14 +283,14 @@ static bool has_rival(const struct contest *contest, enum rival_kind kind)
 	return false;
 }
 
-static void note_rivals(
-    const struct contest *contest, const struct report *report)
+static void note_rivals(const struct contest *contest,
+    const struct rivals_options *options, const struct report *report)
 {
 	const struct rival *rival;
 	uint32_t i;
 
 	for (i = 0; i < N_RIVALS; i++) {
-		if (!has_rival(contest, i))
+		if (!has_rival(contest, options, i))
 			continue;
 		rival = rival_of(i);
 		if (rival && rival->version())
@@ -317,7 +326,7 @@ int contest_run(
 		done = run_measure(&trial, &report);
 	}
 	if (done)
-		note_rivals(contest, &report);
+		note_rivals(contest, options, &report);
 	status = report_close(&report);
 	session_close(&session);
 	return done ? status : 1;

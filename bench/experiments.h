@@ -44,6 +44,7 @@ struct figure {
 	const char *y;       /* the member on the vertical axis */
 	const char *y_title; /* with its unit */
 	const char *lines;   /* the members that name a line, with blanks */
+	const char *rows;    /* a selection; NULL: all */
 	bool log_y;
 };
 

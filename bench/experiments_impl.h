@@ -11,6 +11,14 @@
 		.y_title = "payload [GB/s]", .lines = names                   \
 	}
 
+/* How many times a peer's bandwidth a flow has, by tuple size. */
+#define BESIDE_PEERS                                                           \
+	{                                                                      \
+		.x = "tuple_size", .x_title = "tuple size [B]", .y = "ratio",  \
+		.y_title = "a flow to a peer, bandwidths",                     \
+		.lines = "baseline", .rows = "experiment=peers", .log_y = true \
+	}
+
 extern const struct experiment paper_experiments[];
 extern const uint32_t n_paper_experiments;
 extern const struct experiment own_experiments[];

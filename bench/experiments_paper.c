@@ -292,13 +292,18 @@ const struct experiment paper_experiments[] = {
 	    .paper = "MPI_Send for each tuple takes long with small tuples. A "
 		     "flow takes little time already with small ones, because "
 		     "it batches.",
-	    .here = "Tuple size; push and cursor, two processes. The time for "
-		    "a table is its bytes by the bandwidth.",
+	    .here = "Tuple size; push and cursor, two processes; beside them "
+		    "Send and Recv of Open MPI and MPICH, where installed. The "
+		    "time for a table is its bytes by the bandwidth.",
 	    .steps = {
 		{ "1:1",
 		    "shuffle --procs 2 --api push,cursor --tuple-size "
 		    "8,16,32,64,256,1K,4K",
 		    30, 2 },
+		{ "beside MPI",
+		    "peers --measure tuples --peer openmpi-send,mpich-send "
+		    "--tuple-size 16,64,256,1K,4K --timeout 300",
+		    60, 2 },
 	    },
 	    .claims = {
 		{ "Tuples of 16 B have half of the bandwidth of 1 KiB", "value",
@@ -307,8 +312,20 @@ const struct experiment paper_experiments[] = {
 		{ "Tuples of 64 B have 0.7 of the bandwidth of 1 KiB", "value",
 		    "api=push tuple_size=64", "api=push tuple_size=1024", 0.7,
 		    0 },
+		{ "Tuples of 16 B have 20 times the bandwidth of MPI_Send",
+		    "ratio", "tuple_size=16 measure=tuples best_peer=yes", NULL,
+		    20, 0 },
+		{ "MPI_Send gets nearer as tuples grow: the ratio with 4 KiB is "
+		  "at most half of that with 16 B",
+		    "ratio", "tuple_size=4096 measure=tuples best_peer=yes",
+		    "tuple_size=16 measure=tuples best_peer=yes", 0, 0.5 },
 	    },
-	    .figure = BANDWIDTH_BY_SIZE("api"),
+	    .figure = {
+		.x = "tuple_size", .x_title = "tuple size [B]",
+		.y = "value", .y_title = "payload [GB/s]", .lines = "api",
+		.rows = "experiment=shuffle",
+	    },
+	    .more_figures = { BESIDE_PEERS },
 	},
 	{
 	    .id = "E11",
@@ -356,12 +373,18 @@ const struct experiment paper_experiments[] = {
 		     "grow.",
 	    .here = "Tuple size; two sources and two targets by the hash of "
 		    "the key. The limit is a hand-written program that hashes "
-		    "the same tuples.",
+		    "the same tuples. Beside them two ranks of each MPI that is "
+		    "installed: Alltoall whenever a block has eight tuples, and "
+		    "Alltoallv of partitioned batches of 1 MiB.",
 	    .steps = {
 		{ "2:2",
 		    "shuffle --sources 2 --targets 2 --api push,batch "
 		    "--tuple-size 16,64,256,1K,4K",
 		    22, 2 },
+		{ "beside MPI",
+		    "peers --measure shuffle --tuple-size 16,64,1K --timeout "
+		    "300",
+		    50, 2 },
 	    },
 	    .claims = {
 		{ "Batches of 16 B have 0.3 of the bandwidth of 1 KiB", "value",
@@ -369,8 +392,23 @@ const struct experiment paper_experiments[] = {
 		    0 },
 		{ "They have half of what the hand-written program has",
 		    "ratio", "api=batch tuple_size=16", NULL, 0.5, 0 },
+		{ "They have 1.2 times that of the fastest collective call",
+		    "ratio", "measure=shuffle tuple_size=16 best_peer=yes",
+		    NULL, 1.2, 0 },
+		{ "Open MPI's Alltoall of eight tuples gets nearer as tuples "
+		  "grow: the ratio with 1 KiB is at most half of that with "
+		  "16 B",
+		    "ratio",
+		    "baseline=openmpi-alltoall measure=shuffle tuple_size=1024",
+		    "baseline=openmpi-alltoall measure=shuffle tuple_size=16",
+		    0, 0.5 },
 	    },
-	    .figure = BANDWIDTH_BY_SIZE("api"),
+	    .figure = {
+		.x = "tuple_size", .x_title = "tuple size [B]",
+		.y = "value", .y_title = "payload [GB/s]", .lines = "api",
+		.rows = "experiment=shuffle",
+	    },
+	    .more_figures = { BESIDE_PEERS },
 	},
 	{
 	    .id = "E13",

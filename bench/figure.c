@@ -15,6 +15,7 @@
 
 #include "../common/children.h"
 #include "../common/complain.h"
+#include "claims.h"
 
 #define MAX_LINES 12
 #define LABEL_SIZE 128
@@ -119,14 +120,20 @@ static void make_plain(char *text)
 			*text = ' ';
 }
 
+static bool is_drawn(const struct figure *figure, const json_t *row)
+{
+	return (!figure->rows || claim_selects(figure->rows, row)) &&
+	    json_is_integer(json_object_get(row, figure->x)) &&
+	    json_is_number(json_object_get(row, figure->y));
+}
+
 /* The number of a row's line; MAX_LINES: it is not drawn. */
 static uint32_t line_of(struct lines *lines, const json_t *row)
 {
 	char label[LABEL_SIZE];
 	uint32_t i;
 
-	if (!json_is_integer(json_object_get(row, lines->figure->x)) ||
-	    !json_is_number(json_object_get(row, lines->figure->y)))
+	if (!is_drawn(lines->figure, row))
 		return MAX_LINES;
 	figure_label(row, lines->figure->lines, label, sizeof(label));
 	make_plain(label);
@@ -179,7 +186,7 @@ static void write_marks(
 	json_array_foreach(rows, i, row)
 	{
 		x = json_object_get(row, figure->x);
-		if (!json_is_integer(x))
+		if (!is_drawn(figure, row))
 			continue;
 		number_label(figure->x, json_integer_value(x), false, label,
 		    sizeof(label));

@@ -1,50 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dfi-bench-openmpi BOARD send|put, and dfi-bench-mpich: one of two processes
- * that rival_mpi.c starts by mpirun. Rank 0 is the source, rank 1 the target.
- *
- * send: MPI_Send and MPI_Recv of each message.
- *
- * put: each process has a window with a ring of messages and two counters,
- * which the other one writes. A message is put, flushed, and then counted. In a
- * round trip it is put alone, and its last word, which changes, tells that it
- * has come, as shared memory is written in order.
+ * dfi-bench-openmpi BOARD WAY, and dfi-bench-mpich: one of the processes that
+ * rival_mpi.c starts by mpirun.
  */
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
+#include "mpi_rank.h"
+
+#include <errno.h>
 #include <fcntl.h>
-#include <mpi.h>
 #include <sched.h>
-#include <stdio.h>
-#include <sys/prctl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "mpi_words.h"
-#include "rival_messages.h"
 
-#define BATCH_SIZE ((size_t)32 << 10)
-#define RING_SIZE ((size_t)1 << 20)
-#define TAG 1
-
-/* The counters in a window: of messages put here, and of those taken there. */
-#define WRITTEN_AT 0
-#define TAKEN_AT 64
-#define RING_AT 128
-
-/* Polls between two calls that give the library the processor. */
-#define POLLS 64
-
-struct state {
-	int other; /* rank */
-	char *buffer;
-	size_t message_size; /* the largest */
-	MPI_Win window;
-	char *memory;             /* of the window */
-	uint64_t slots;           /* of the ring */
-	uint64_t put, got, taken; /* messages; taken: as the other one knows */
-	uint64_t left;            /* tuples to receive */
-	uint64_t last;            /* the word that the last message had */
+static const struct mpi_way *const ways[] = {
+	&mpi_send,
+	&mpi_put,
+	&mpi_alltoall,
+	&mpi_alltoallv,
 };
 
 int worker_fail_errno(struct worker *worker, const char *what)
@@ -54,216 +30,33 @@ int worker_fail_errno(struct worker *worker, const char *what)
 	return -errno;
 }
 
-static char *rank_claim(struct worker *worker, size_t size)
+static const struct mpi_way *way_of(const char *name)
 {
-	struct state *state = worker->state;
+	size_t i;
 
-	(void)size;
-	return state->buffer;
+	for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+		if (strcmp(ways[i]->name, name) == 0)
+			return ways[i];
+	return NULL;
 }
 
-static int send_commit(struct worker *worker, size_t size)
+/* The time is that of rank 0, until all ranks have done their work. */
+static void run(struct mpi_rank *rank, const struct mpi_way *way)
 {
-	struct state *state = worker->state;
-
-	/* Errors end the program, as is the default. */
-	MPI_Send(state->buffer, (int)size, MPI_BYTE, state->other, TAG,
-	    MPI_COMM_WORLD);
-	return 0;
-}
-
-static ssize_t send_consume(struct worker *worker, const char **at)
-{
-	struct state *state = worker->state;
-	MPI_Status status;
-	int n;
-
-	MPI_Recv(state->buffer, (int)state->message_size, MPI_BYTE,
-	    state->other, TAG, MPI_COMM_WORLD, &status);
-	MPI_Get_count(&status, MPI_BYTE, &n);
-	*at = state->buffer;
-	return n;
-}
-
-static const struct rival_calls send_calls = {
-	.claim = rank_claim,
-	.commit = send_commit,
-	.consume = send_consume,
-	.batch_size = BATCH_SIZE,
-};
-
-/* ---- Puts -------------------------------------------------------------- */
-
-static uint64_t word_at(const struct state *state, size_t offset)
-{
-	const _Atomic uint64_t *word =
-	    (const _Atomic uint64_t *)(const void *)(state->memory + offset);
-
-	return atomic_load_explicit(word, memory_order_acquire);
-}
-
-/* Wait until a word of the window is no longer `old`. */
-static uint64_t await_change(
-    const struct worker *worker, size_t offset, uint64_t old)
-{
-	const struct state *state = worker->state;
-	uint32_t polls, yields = 0;
-	uint64_t now;
-	int any;
-
-	for (polls = 1;; polls++) {
-		now = word_at(state, offset);
-		if (now != old)
-			return now;
-		if (polls % POLLS)
-			continue;
-		MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &any,
-		    MPI_STATUS_IGNORE);
-		MPI_Win_sync(state->window);
-		if (worker->plan->yields && ++yields > RAW_SPINS / POLLS)
-			sched_yield();
-	}
-}
-
-static void put_bytes(
-    const struct state *state, const void *from, size_t size, size_t offset)
-{
-	MPI_Put(from, (int)size, MPI_BYTE, state->other, (MPI_Aint)offset,
-	    (int)size, MPI_BYTE, state->window);
-	MPI_Win_flush(state->other, state->window);
-}
-
-static size_t slot_of(const struct state *state, uint64_t number)
-{
-	return RING_AT + number % state->slots * state->message_size;
-}
-
-static int put_commit(struct worker *worker, size_t size)
-{
-	struct state *state = worker->state;
-	uint64_t taken = word_at(state, TAKEN_AT);
-
-	while (state->put - taken == state->slots)
-		taken = await_change(worker, TAKEN_AT, taken);
-	put_bytes(state, state->buffer, size, slot_of(state, state->put));
-	state->put++;
-	put_bytes(state, &state->put, sizeof(state->put), WRITTEN_AT);
-	return 0;
-}
-
-static ssize_t put_consume(struct worker *worker, const char **at)
-{
-	struct state *state = worker->state;
-	size_t tuple_size = worker->plan->tuple_size;
-	uint64_t n = state->message_size / tuple_size;
-
-	/* The messages before this one have been read. */
-	if (state->got - state->taken >= (state->slots + 3) / 4) {
-		state->taken = state->got;
-		put_bytes(state, &state->taken, sizeof(state->taken), TAKEN_AT);
-	}
-	if (word_at(state, WRITTEN_AT) == state->got)
-		(void)await_change(worker, WRITTEN_AT, state->got);
-	n = n < state->left ? n : state->left;
-	state->left -= n;
-	*at = state->memory + slot_of(state, state->got++);
-	return (ssize_t)(n * tuple_size);
-}
-
-static const struct rival_calls put_calls = {
-	.claim = rank_claim,
-	.commit = put_commit,
-	.consume = put_consume,
-	.batch_size = BATCH_SIZE,
-};
-
-static int trip_commit(struct worker *worker, size_t size)
-{
-	const struct state *state = worker->state;
-
-	put_bytes(state, state->buffer, size, RING_AT);
-	return 0;
-}
-
-static ssize_t trip_consume(struct worker *worker, const char **at)
-{
-	struct state *state = worker->state;
-	size_t size = worker->plan->tuple_size;
-
-	state->last = await_change(
-	    worker, RING_AT + size / 8 * 8 - 8, state->last);
-	*at = state->memory + RING_AT;
-	return (ssize_t)size;
-}
-
-static const struct rival_calls trip_calls = {
-	.claim = rank_claim,
-	.commit = trip_commit,
-	.consume = trip_consume,
-};
-
-/* ---- The process ------------------------------------------------------- */
-
-static void open_window(const struct worker *worker, struct state *state)
-{
-	size_t size;
-
-	state->slots = RING_SIZE / state->message_size;
-	state->slots = state->slots ? state->slots : 1;
-	state->left = worker->plan->tuples;
-	size = RING_AT + state->slots * state->message_size;
-	MPI_Win_allocate((MPI_Aint)size, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
-	    &state->memory, &state->window);
-	/* No tuple of a round trip has this word. */
-	memset(state->memory + RING_AT, 0xff, size - RING_AT);
-	memset(state->memory, 0, RING_AT);
-	state->last = UINT64_MAX;
-	MPI_Win_lock_all(MPI_MODE_NOCHECK, state->window);
-}
-
-static size_t message_size(const struct plan *plan)
-{
-	if (plan->trips || plan->api == API_PUSH ||
-	    plan->tuple_size > BATCH_SIZE)
-		return plan->tuple_size;
-	return BATCH_SIZE / plan->tuple_size * plan->tuple_size;
-}
-
-/* The first message makes connections, which is not measured. */
-static void warm_up(struct state *state)
-{
-	MPI_Sendrecv_replace(state->buffer, (int)state->message_size, MPI_BYTE,
-	    state->other, TAG, state->other, TAG, MPI_COMM_WORLD,
-	    MPI_STATUS_IGNORE);
-	MPI_Barrier(MPI_COMM_WORLD);
-}
-
-static int work(struct worker *worker, bool puts)
-{
-	if (!puts)
-		return rival_messages(worker, &send_calls);
-	return worker->plan->trips ? rival_messages(worker, &trip_calls)
-				   : rival_messages(worker, &put_calls);
-}
-
-static void run(struct worker *worker, bool puts)
-{
-	struct mpi_words *words = mpi_words(worker->board);
-	bool source = worker->seat->role == ROLE_SOURCE;
+	struct mpi_words *words = mpi_words(rank->board);
+	uint64_t begin;
 
 	board_add(&words->ready);
 	board_wait(&words->go, 1, NO_DEADLINE);
 	MPI_Barrier(MPI_COMM_WORLD);
-	if (source)
-		words->begin_ns = now_ns();
-	if (work(worker, puts)) {
+	begin = now_ns();
+	if (way->run(rank)) {
 		atomic_store(&words->failed, 1);
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
-	if (!source)
-		worker->board->seconds = (double)(now_ns() - words->begin_ns) *
-		    1e-9;
 	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank->number == 0)
+		rank->board->seconds = (double)(now_ns() - begin) * 1e-9;
 	board_add(&words->done);
 }
 
@@ -276,6 +69,33 @@ static void keep_to_cpu(const struct seat *seat)
 	CPU_ZERO(&cpus);
 	CPU_SET((unsigned)seat->cpu, &cpus);
 	sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
+static struct worker worker_of(
+    struct board *board, uint32_t number, uint32_t n, uint32_t first)
+{
+	struct worker worker = { .board = board, .plan = &board->plan };
+
+	if (number < n)
+		worker.seat = &board->seats[first + number];
+	return worker;
+}
+
+/*
+ * With one source and one target rank 1 is the target; else ranks may have both
+ * ends of a number.
+ */
+static void take_seats(struct mpi_rank *rank)
+{
+	struct board *board = rank->board;
+	const struct plan *plan = rank->plan;
+	bool alone = plan->n_sources == 1 && plan->n_targets == 1;
+	uint32_t number = (uint32_t)rank->number;
+
+	rank->source = worker_of(board, number, plan->n_sources, 0);
+	rank->target = worker_of(board, alone ? number - 1 : number,
+	    plan->n_targets, board->n_sources);
+	keep_to_cpu(rank->source.seat ? rank->source.seat : rank->target.seat);
 }
 
 /* "Open MPI v4.1.4, package: ...", "MPICH Version:\t4.0.2\n..." */
@@ -296,40 +116,31 @@ static int print_version(void)
 
 int main(int argc, char **argv)
 {
-	struct state state = { 0 };
-	struct worker worker = { .state = &state };
-	bool puts;
-	int rank, fd;
+	struct mpi_rank rank = { .board = NULL };
+	const struct mpi_way *way;
+	int fd;
 
 	if (argc == 2 && strcmp(argv[1], "--version") == 0)
 		return print_version();
-	if (argc != 3)
+	way = argc == 3 ? way_of(argv[2]) : NULL;
+	if (!way)
 		return 64;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	puts = strcmp(argv[2], "put") == 0;
 	fd = open(argv[1], O_RDWR | O_CLOEXEC);
-	worker.board = fd < 0 ? NULL : board_attach(fd);
-	if (!worker.board)
+	rank.board = fd < 0 ? NULL : board_attach(fd);
+	if (!rank.board)
 		return 1;
+	rank.plan = &rank.board->plan;
 	MPI_Init(&argc, &argv);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	worker.plan = &worker.board->plan;
-	worker.seat = &worker.board->seats[rank];
-	keep_to_cpu(worker.seat);
-	state.other = !rank;
-	state.message_size = message_size(worker.plan);
-	state.buffer = aligned_alloc(64, (state.message_size + 63) / 64 * 64);
-	if (!state.buffer)
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank.number);
+	MPI_Comm_size(MPI_COMM_WORLD, &rank.count);
+	take_seats(&rank);
+	if (way->open(&rank)) {
+		atomic_store(&mpi_words(rank.board)->failed, 1);
 		MPI_Abort(MPI_COMM_WORLD, 1);
-	memset(state.buffer, 0, state.message_size);
-	if (puts)
-		open_window(&worker, &state);
-	warm_up(&state);
-	run(&worker, puts);
-	if (puts) {
-		MPI_Win_unlock_all(state.window);
-		MPI_Win_free(&state.window);
 	}
+	run(&rank, way);
+	way->close(&rank);
 	MPI_Finalize();
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How rival_mpi.c and both processes of mpi_rank.c meet, in the board's data
+ * How rival_mpi.c and the processes of mpi_rank.c meet, in the board's data
  * area. The processes map the board, and store their results in its seats.
  */
 #ifndef DFI_BENCH_MPI_WORDS_H
@@ -13,7 +13,6 @@ struct mpi_words {
 	_Atomic uint32_t go;
 	_Atomic uint32_t done;   /* processes */
 	_Atomic uint32_t failed; /* a seat may have an error */
-	uint64_t begin_ns;       /* of the source */
 };
 
 static inline struct mpi_words *mpi_words(struct board *board)

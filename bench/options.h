@@ -199,7 +199,8 @@ enum measure {
 	MEASURE_SEGMENTS = 0, /* bandwidth, tuples built in segments */
 	MEASURE_BATCHES,      /* bandwidth, batches of tuples */
 	MEASURE_TRIPS,        /* round trips */
-	MEASURE_TUPLES,       /* bandwidth, tuples one by one */
+	MEASURE_TUPLES,       /* from here on in memory: tuples one by one */
+	MEASURE_SHUFFLE,      /* batches between two nodes, by key */
 	N_MEASURES,
 };
 

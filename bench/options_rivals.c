@@ -94,8 +94,9 @@ void peers_options_parse(int argc, char **argv, struct rivals_options *options)
 		{ "measure", KEY_MEASURE, "LIST", 0,
 		    "What to measure: tuples one by one (16 B unless "
 		    "--tuple-size says otherwise), batches of them that both "
-		    "ends fill and read, trips (64 B); several with commas "
-		    "(default all)",
+		    "ends fill and read, trips (64 B), shuffle (batches from "
+		    "two sources to two targets by the hash of the key); "
+		    "several with commas (default the first three)",
 		    0 },
 		{ "peer", KEY_PEER, "LIST", 0,
 		    "Peers to compare with (default all that are installed)",

@@ -41,6 +41,10 @@ static const struct rival *const rivals[N_RIVALS] = {
 	[RIVAL_OPENMPI_PUT] = &rival_openmpi,
 	[RIVAL_MPICH_SEND] = &rival_mpich,
 	[RIVAL_MPICH_PUT] = &rival_mpich,
+	[RIVAL_OPENMPI_ALLTOALL] = &rival_openmpi,
+	[RIVAL_OPENMPI_ALLTOALLV] = &rival_openmpi,
+	[RIVAL_MPICH_ALLTOALL] = &rival_mpich,
+	[RIVAL_MPICH_ALLTOALLV] = &rival_mpich,
 	[RIVAL_PIPE] = &rival_pipe,
 	[RIVAL_UNIX] = &rival_unix,
 #ifdef DFI_BENCH_ZEROMQ

@@ -2,8 +2,8 @@
 /*
  * Open MPI and MPICH. One program cannot have both, and their processes are
  * started by their own mpirun, so each has a program dfi-bench-openmpi or
- * dfi-bench-mpich beside dfi-bench, made of mpi_rank.c. The source's thread
- * starts it for each round, and sleeps while it works.
+ * dfi-bench-mpich beside dfi-bench, made of mpi_rank.c. The first source's
+ * thread starts it for each round, and sleeps while it works.
  */
 #include <errno.h>
 #include <libgen.h>
@@ -25,9 +25,27 @@ enum library {
 	MPICH,
 };
 
+static const char *const ways[N_RIVALS] = {
+	[RIVAL_OPENMPI_SEND] = "send",
+	[RIVAL_OPENMPI_PUT] = "put",
+	[RIVAL_OPENMPI_ALLTOALL] = "alltoall",
+	[RIVAL_OPENMPI_ALLTOALLV] = "alltoallv",
+	[RIVAL_MPICH_SEND] = "send",
+	[RIVAL_MPICH_PUT] = "put",
+	[RIVAL_MPICH_ALLTOALL] = "alltoall",
+	[RIVAL_MPICH_ALLTOALLV] = "alltoallv",
+};
+
 struct state {
 	struct rival_program program;
+	uint32_t n_ranks;
 };
+
+/* One for each node that has both ends; else one for each end. */
+static uint32_t ranks_of(const struct plan *plan)
+{
+	return plan->n_sources > 1 ? plan->n_sources : 1 + plan->n_targets;
+}
 
 /* The program of a library. false: it is not beside this one. */
 static bool find_program(enum library library, char *path, size_t size)
@@ -52,7 +70,7 @@ static int fail(struct worker *worker, const char *what)
 }
 
 /*
- * Wait until both processes have raised a word, and none has failed. The
+ * Wait until all processes have raised a word, and none has failed. The
  * timeout of the round ends this process, and with it the program.
  */
 static int await_processes(
@@ -62,7 +80,7 @@ static int await_processes(
 	struct mpi_words *words = mpi_words(worker->board);
 	siginfo_t info;
 
-	while (!board_wait(word, 2, now_ns() + LOOK_NS)) {
+	while (!board_wait(word, state->n_ranks, now_ns() + LOOK_NS)) {
 		info.si_pid = 0;
 		if (atomic_load(&words->failed) ||
 		    waitid(P_PID, (id_t)state->program.pid, &info,
@@ -76,18 +94,18 @@ static int await_processes(
 static int start(struct worker *worker, enum library library)
 {
 	struct state *state = calloc(1, sizeof(*state));
-	uint32_t kind = worker->plan->rival;
-	bool puts = kind == RIVAL_OPENMPI_PUT || kind == RIVAL_MPICH_PUT;
-	char program[PATH_MAX], board[64];
+	const char *way = ways[worker->plan->rival];
+	char program[PATH_MAX], board[64], n[16];
 	const char *openmpi[] = { "mpirun.openmpi", "--oversubscribe",
-		"--bind-to", "none", "-n", "2", program, board,
-		puts ? "put" : "send", NULL };
-	const char *mpich[] = { "mpirun.mpich", "-bind-to", "none", "-n", "2",
-		program, board, puts ? "put" : "send", NULL };
+		"--bind-to", "none", "-n", n, program, board, way, NULL };
+	const char *mpich[] = { "mpirun.mpich", "-bind-to", "none", "-n", n,
+		program, board, way, NULL };
 
 	worker->state = state;
 	if (!state)
 		return worker_fail_errno(worker, "a worker");
+	state->n_ranks = ranks_of(worker->plan);
+	snprintf(n, sizeof(n), "%u", state->n_ranks);
 	worker->seat->error[0] = '\0';
 	snprintf(board, sizeof(board), "/proc/%d/fd/%d", getpid(), CHILD_FD);
 	if (!find_program(library, program, sizeof(program)) ||
@@ -98,9 +116,14 @@ static int start(struct worker *worker, enum library library)
 	    worker, &mpi_words(worker->board)->ready, "does not start");
 }
 
+static bool is_first_source(const struct worker *worker)
+{
+	return worker->seat->role == ROLE_SOURCE && worker->seat->number == 0;
+}
+
 static int mpi_prepare(struct worker *worker, enum library library)
 {
-	return worker->seat->role == ROLE_SOURCE ? start(worker, library) : 0;
+	return is_first_source(worker) ? start(worker, library) : 0;
 }
 
 static int prepare_openmpi(struct worker *worker)
@@ -120,7 +143,7 @@ static int mpi_run(struct worker *worker)
 {
 	struct mpi_words *words = mpi_words(worker->board);
 
-	if (worker->seat->role == ROLE_TARGET)
+	if (!is_first_source(worker))
 		return 0;
 	board_set(&words->go, 1);
 	return await_processes(worker, &words->done, "fails");
@@ -133,7 +156,7 @@ static void mpi_finish(struct worker *worker)
 
 	if (!state)
 		return;
-	if (atomic_load(&mpi_words(worker->board)->done) == 2)
+	if (atomic_load(&mpi_words(worker->board)->done) == state->n_ranks)
 		while (state->program.pid &&
 		    rival_read(&state->program, "\n", rest, sizeof(rest)))
 			continue;

@@ -269,6 +269,7 @@ const char *measure_name(uint32_t measure)
 		[MEASURE_BATCHES] = "batches",
 		[MEASURE_TRIPS] = "trips",
 		[MEASURE_TUPLES] = "tuples",
+		[MEASURE_SHUFFLE] = "shuffle",
 	};
 
 	return names[measure];
@@ -294,6 +295,10 @@ const char *rival_name(uint32_t rival)
 		[RIVAL_UNIX] = "unix",
 		[RIVAL_ZEROMQ_IPC] = "zeromq-ipc",
 		[RIVAL_NNG] = "nng",
+		[RIVAL_OPENMPI_ALLTOALL] = "openmpi-alltoall",
+		[RIVAL_OPENMPI_ALLTOALLV] = "openmpi-alltoallv",
+		[RIVAL_MPICH_ALLTOALL] = "mpich-alltoall",
+		[RIVAL_MPICH_ALLTOALLV] = "mpich-alltoallv",
 	};
 
 	return names[rival];
@@ -306,7 +311,7 @@ const char *peer_name(uint32_t rival)
 
 const char *tcp_measure_name(uint32_t measure)
 {
-	return measure == MEASURE_TUPLES ? NULL : measure_name(measure);
+	return measure >= MEASURE_TUPLES ? NULL : measure_name(measure);
 }
 
 const char *peers_measure_name(uint32_t measure)

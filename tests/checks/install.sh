@@ -87,6 +87,13 @@ step "as a part of another project: installs nothing of DFI" \
 	test "$(find "$tmp/parent-prefix" -type f -printf '%P ')" = \
 	"share/parent/CMakeLists.txt "
 
+# Where the installed dfi-bench looks for them.
+for program in dfi-bench-openmpi dfi-bench-mpich; do
+	if [ -e "$build/bin/$program" ]; then
+		step "$program is beside dfi-bench" "$prefix/bin/$program" --version
+	fi
+done
+
 for program in dfi-registry dfi-info dfi-bench; do
 	if [ -e "$build/bin/$program" ]; then
 		step "$program --version" "$prefix/bin/$program" --version

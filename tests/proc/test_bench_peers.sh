@@ -44,6 +44,15 @@ for peer in memcpy raw pipe unix; do
 	grep -q "^ *batches .* $peer .* yes$" "$tmp/rows" || fail "no $peer: $(cat "$tmp/rows")"
 done
 
+# Two ranks of each MPI send all tuples to each other, also those of the last, short batch.
+: > "$tmp/rows"
+peers --wide --measure shuffle --tuple-size 16,24
+for peer in openmpi-alltoall openmpi-alltoallv mpich-alltoall mpich-alltoallv; do
+	grep -q "^# $peer: not installed, no row$" "$tmp/rows" ||
+		[ "$(grep -c "^ *shuffle .* $peer .* yes$" "$tmp/rows")" = 2 ] ||
+		fail "shuffle, $peer: not two rows that are right: $(cat "$tmp/rows")"
+done
+
 # Tuples whose end a read need not have, and which are larger than a batch.
 : > "$tmp/rows"
 peers --peer pipe,unix --measure tuples,batches --tuple-size 24,100K --json
