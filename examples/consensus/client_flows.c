@@ -28,7 +28,7 @@ static struct link *add_link(struct kv_client *client, enum link_kind kind,
 {
 	struct link_setup setup = {
 		.kind = kind,
-		.helper = 1 + client->options.n_replicas,
+		.helper = client->options.n_replicas,
 		.end = (unsigned)handshake->end,
 		.once = true,
 	};

@@ -51,15 +51,14 @@ static void send_handshake(struct server *server)
 	struct kv_client_handshake handshake = { .session = client->session };
 	struct kv_message *message;
 
-	server->handshake_at = client->now + HANDSHAKE_NS;
 	if (!server->in_up || !server->out_up)
 		return;
+	handshake.seat = link_seat(server->in);
 	message = net_begin(
 	    client, server->number, KV_HANDSHAKE, sizeof(handshake));
 	if (!message)
-		return;
-	kv_reply_flow(
-	    handshake.replies, client->cluster, client->id, server->number);
+		return; /* links_wait() ends when there is room */
+	server->handshake_at = client->now + HANDSHAKE_NS;
 	memcpy(message->body, &handshake, sizeof(handshake));
 	net_send(client, message);
 }
@@ -138,12 +137,13 @@ static void take_status(
 }
 
 static void on_receive(
-    void *arg, struct link *link, const char *bytes, size_t size)
+    void *arg, struct link *link, unsigned from, const char *bytes, size_t size)
 {
 	struct kv_client *client = arg;
 	struct server *server = link_arg(link); /* NULL: the four flows */
 	const struct kv_message *message;
 
+	(void)from;
 	while (size && !client->closing) {
 		message = (const struct kv_message *)(const void *)bytes;
 		if (!kv_message_valid(message, size) ||
@@ -222,20 +222,17 @@ static int add_server(struct kv_client *client, unsigned number)
 {
 	struct server *server = &client->servers[number];
 	struct link_setup setup = {
-		.kind = LINK_IN,
-		.segment_size = KV_CLIENT_SEGMENT,
-		.segments = KV_CLIENT_SEGMENTS,
+		.kind = LINK_OPEN_IN,
+		.helper = number,
 		.arg = server,
 	};
 
 	server->client = client;
 	server->number = number;
-	kv_reply_flow(setup.name, client->cluster, client->id, number);
+	kv_reply_flow(setup.name, client->cluster, number);
 	server->in = links_add(client->links, &setup);
-	setup.kind = LINK_OUT;
-	setup.helper = 1 + number;
-	setup.n_places = KV_CLIENT_PLACES;
-	kv_place_flow(setup.name, client->cluster, number);
+	setup.kind = LINK_OPEN_OUT;
+	kv_request_flow(setup.name, client->cluster, number);
 	server->out = links_add(client->links, &setup);
 	return server->in && server->out
 	    ? 0
@@ -246,8 +243,8 @@ int net_open(struct kv_client *client)
 {
 	struct links_setup setup = {
 		.registry = client->registry,
-		/* Replies, servers, the four flows. */
-		.n_helpers = 2 + client->options.n_replicas,
+		/* Servers, the four flows. */
+		.n_helpers = 1 + client->options.n_replicas,
 		.open_timeout_ms =
 		    (unsigned)(client->options.open_timeout_ns / 1000000),
 		.ops = {

@@ -18,20 +18,27 @@ const struct dfi_schema link_schema = {
 void link_flow_attr(const struct link_setup *setup, struct dfi_flow_attr *attr)
 {
 	bool ordered = setup->kind == LINK_ORDERED;
+	bool open = setup->kind == LINK_OPEN_IN || setup->kind == LINK_OPEN_OUT;
 	bool shared = setup->kind == LINK_SHARED_IN ||
 	    setup->kind == LINK_SHARED_OUT;
 
 	*attr = (struct dfi_flow_attr)DFI_FLOW_ATTR_INIT;
 	attr->schema = &link_schema;
 	attr->n_sources = attr->n_targets = ordered ? setup->n_ends : 1;
-	if (shared) {
+	if (open || shared) {
 		attr->n_sources = setup->n_sources;
 		attr->n_targets = setup->n_targets;
 	}
 	attr->replicate.ordered = ordered;
 	attr->kind = ordered || setup->replicate ? DFI_REPLICATE : DFI_SHUFFLE;
 	if (attr->kind == DFI_SHUFFLE)
-		attr->routing = DFI_ROUTE_DIRECT;
+		attr->routing = open && setup->n_targets == 1
+		    ? DFI_ROUTE_ANY /* it tells when the target is gone */
+		    : DFI_ROUTE_DIRECT;
+	if (open) {
+		attr->open.membership = DFI_MEMBERS_OPEN;
+		attr->open.on_loss = DFI_ON_LOSS_DROP;
+	}
 	attr->segment_count = setup->segments;
 	if (ordered && setup->multicast) {
 		attr->replicate.method = DFI_REPLICATION_MULTICAST;
@@ -51,9 +58,23 @@ int link_needs(struct dfi *dfi, const struct link_setup *setup, uint64_t *bytes)
 	ret = dfi_flow_estimate(dfi, &attr, &needs);
 	if (ret < 0)
 		return ret;
-	if (setup->kind != LINK_OUT && setup->kind != LINK_SHARED_OUT)
+	switch (setup->kind) {
+	case LINK_IN:
+	case LINK_SHARED_IN:
 		*bytes += needs.target_bytes;
-	if (setup->kind != LINK_IN && setup->kind != LINK_SHARED_IN)
+		return 0;
+	case LINK_OUT:
+	case LINK_SHARED_OUT:
 		*bytes += needs.source_bytes;
-	return 0;
+		return 0;
+	case LINK_OPEN_IN:
+		*bytes += needs.pair_bytes * setup->n_sources;
+		return 0;
+	case LINK_OPEN_OUT:
+		return 0; /* the rings are those of its targets */
+	case LINK_ORDERED:
+	default:
+		*bytes += needs.target_bytes + needs.source_bytes;
+		return 0;
+	}
 }

@@ -36,25 +36,27 @@ struct opener {
 	bool stop;
 };
 
-/* Errors that time heals are not reported. */
+/* Errors that time heals are not reported, as that there is no free seat. */
 static void log_failure(struct link *link, int ret)
 {
 	if (link->logged || ret == -ETIMEDOUT || ret == -EEXIST ||
-	    ret == -ECONNRESET || ret == -ENOTCONN || ret == -ENOENT)
+	    ret == -ECONNRESET || ret == -ENOTCONN || ret == -ENOENT ||
+	    ret == -EBUSY || ret == -ESHUTDOWN)
 		return;
 	link->logged = true;
 	complain("link %s: %s; trying again", link->setup.name, dfi_errmsg());
 }
 
 /*
- * Nothing waits here for the other ends of an ordered flow: their processes may
- * be closing them, and take nothing any more.
+ * Nothing waits here for the other ends of an ordered or open flow: their
+ * processes may be closing them, and take nothing any more.
  */
 static void close_ends(struct link *link)
 {
 	if (link->target)
 		dfi_target_close(link->target);
-	if (link->source && link->setup.kind == LINK_ORDERED)
+	if (link->source &&
+	    (link->setup.kind == LINK_ORDERED || link_is_open(link)))
 		dfi_source_abort(link->source);
 	if (link->source)
 		dfi_source_close(link->source);
@@ -101,9 +103,10 @@ static int open_target(struct link *link)
  * slow network or to a busy machine. After a try that was too short, or lost a
  * datagram, the next one outlasts a resend.
  */
-static int open_source(struct link *link, const char *name)
+static int open_source(struct link *link)
 {
 	struct dfi *dfi = link->links->dfi;
+	const char *name = link->setup.name;
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_flow_info info;
 	bool there = !dfi_flow_lookup(dfi, name, &info) &&
@@ -174,34 +177,39 @@ static int open_shared(struct link *link)
 	    dfi, setup->name, setup->end, &source, &link->source);
 }
 
-/*
- * Of the flows name0, name1 and so on, find one whose source is not attached.
- */
-static int open_place(struct link *link)
+/* The creator has the first seat of its side, which has no other. */
+static int open_member(struct link *link)
 {
+	struct dfi *dfi = link->links->dfi;
 	const struct link_setup *setup = &link->setup;
-	struct dfi_flow_info info;
-	char name[LINK_MAX_NAME + 12];
-	unsigned i, first = (unsigned)(now_ns() / 1000);
-	int ret = -ENOENT;
+	uint32_t seat = setup->create ? 0 : DFI_ANY_SEAT;
+	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
+	struct dfi_source_attr source = DFI_SOURCE_ATTR_INIT;
+	int ret = setup->create ? create_flow(link) : 0;
 
-	for (i = 0; i < setup->n_places; i++) {
-		snprintf(name, sizeof(name), "%s%u", setup->name,
-		    (first + i) % setup->n_places);
-		ret = dfi_flow_lookup(link->links->dfi, name, &info);
-		if (ret == -ENOENT)
-			continue;
+	if (ret < 0)
+		return ret;
+	target.flags = DFI_NONBLOCK | DFI_EVENTS;
+	source.flags = DFI_NONBLOCK;
+	target.schema = source.schema = &link_schema;
+	target.open_timeout_ms = source.open_timeout_ms = OPEN_TIMEOUT_MS;
+	source.linger_us = DFI_NO_LINGER;
+	if (setup->kind == LINK_OPEN_IN) {
+		ret = dfi_target_open(
+		    dfi, setup->name, seat, &target, &link->target);
 		if (ret < 0)
 			return ret;
-		if (info.attached_sources || !info.attached_targets)
-			continue;
-		ret = open_source(link, name);
-		/* All are at one peer: if one gets no answer, none does. */
-		if (!ret || ret == -ENOTCONN || ret == -ETIMEDOUT ||
-		    ret == -EHOSTUNREACH || atomic_load(&link->closing))
+		link->seat = (unsigned)dfi_target_seat(link->target);
+		link->fd = dfi_target_fd(link->target);
+	} else {
+		ret = dfi_source_open(
+		    dfi, setup->name, seat, &source, &link->source);
+		if (ret < 0)
 			return ret;
+		link->seat = (unsigned)dfi_source_seat(link->source);
+		link->fd = dfi_source_fd(link->source);
 	}
-	return ret < 0 ? ret : -EEXIST;
+	return link->fd < 0 ? link->fd : 0;
 }
 
 static int open_end(struct link *link)
@@ -213,9 +221,9 @@ static int open_end(struct link *link)
 	if (link->setup.kind == LINK_SHARED_IN ||
 	    link->setup.kind == LINK_SHARED_OUT)
 		return open_shared(link);
-	if (link->setup.n_places)
-		return open_place(link);
-	return open_source(link, link->setup.name);
+	if (link_is_open(link))
+		return open_member(link);
+	return open_source(link);
 }
 
 static void give_to_owner(struct link *link)

@@ -65,6 +65,11 @@ int links_open(const struct links_setup *setup, struct links **out)
 	links->ops = setup->ops;
 	links->arg = setup->arg;
 	links->epoll_fd = -1;
+	links->fds = calloc(3, sizeof(links->fds[0]));
+	if (!links->fds) {
+		free(links);
+		return -ENOMEM;
+	}
 	pthread_mutex_init(&links->lock, NULL);
 	ret = open_context(links, setup);
 	if (ret < 0)
@@ -79,6 +84,7 @@ close_context:
 	close(links->wake_fd);
 	dfi_close(links->dfi);
 free_links:
+	free(links->fds);
 	free(links);
 	return ret;
 }
@@ -90,8 +96,12 @@ struct dfi *links_dfi(const struct links *links)
 
 struct link *links_add(struct links *links, const struct link_setup *setup)
 {
-	struct link *link = calloc(1, sizeof(*link));
+	struct pollfd *fds = realloc(
+	    links->fds, (links->n + 4) * sizeof(links->fds[0]));
+	struct link *link = fds ? calloc(1, sizeof(*link)) : NULL;
 
+	if (fds)
+		links->fds = fds;
 	if (!link)
 		return NULL;
 	link->setup = *setup;
@@ -105,14 +115,42 @@ struct link *links_add(struct links *links, const struct link_setup *setup)
 	return link;
 }
 
+static bool is_open_in(const struct link *link)
+{
+	return link->setup.kind == LINK_OPEN_IN;
+}
+
+/* For those who poll links_fd(). */
+static int poll_target(const struct link *link, bool come)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	return link->links->epoll_fd < 0
+	    ? 0
+	    : epoll_ctl(link->links->epoll_fd,
+		  come ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, link->fd, &event);
+}
+
+/* A target comes or goes. Those of open flows can't be in the group. */
+static int watch(struct link *link, bool come)
+{
+	struct dfi_target_group *group = link->links->group;
+
+	if (!link->target)
+		return 0;
+	if (is_open_in(link))
+		return poll_target(link, come);
+	return come ? dfi_target_group_add(group, link->target, link)
+		    : dfi_target_group_remove(group, link->target);
+}
+
 /* Pass the link to its helper, to be closed and perhaps opened again. */
 static void take_down(struct link *link)
 {
 	struct links *links = link->links;
 
-	if (link->target)
-		dfi_target_group_remove(links->group, link->target);
-	link->up = link->broken = link->dirty = false;
+	watch(link, false);
+	link->up = link->broken = link->dirty = link->full = false;
 	link->written = 0;
 	link->span = (struct dfi_span){ .tuples = NULL };
 	links->ops.changed(links->arg, link, false);
@@ -152,14 +190,21 @@ void *link_arg(const struct link *link)
 	return link->setup.arg;
 }
 
+unsigned link_seat(const struct link *link)
+{
+	return link->seat;
+}
+
 size_t link_room(const struct link *link)
 {
 	return link->room;
 }
 
+/* -ENXIO: nobody has that end of an open flow. */
 static bool is_hard(int ret)
 {
-	return ret != -EAGAIN && ret != -EINTR && ret != -ETIMEDOUT;
+	return ret != -EAGAIN && ret != -EINTR && ret != -ETIMEDOUT &&
+	    ret != -ENXIO;
 }
 
 void *link_begin(struct link *link, size_t size)
@@ -181,6 +226,7 @@ void *link_begin_to(struct link *link, unsigned target, size_t size)
 		return link->span.tuples;
 	link->span.tuples = NULL;
 	link->links->stats.refused++;
+	link->full = ret == -EAGAIN && link_is_open(link);
 	if (is_hard(ret))
 		note_broken(link);
 	return NULL;
@@ -284,8 +330,7 @@ static void take_ready(struct links *links)
 			continue;
 		}
 		link->up = true;
-		if (link->target &&
-		    dfi_target_group_add(links->group, link->target, link) < 0)
+		if (watch(link, true) < 0)
 			note_broken(link);
 		if (atomic_load(&link->closing))
 			note_broken(link);
@@ -308,6 +353,14 @@ void link_drop(struct link *link)
 	free(link);
 }
 
+static void give(struct link *link, const struct dfi_batch *batch)
+{
+	struct links *links = link->links;
+
+	links->ops.receive(links->arg, link, batch->source, batch->tuples,
+	    (size_t)batch->count * LINK_TUPLE);
+}
+
 static void take_broken(struct links *links)
 {
 	struct link *link, *next;
@@ -323,7 +376,7 @@ static void take_broken(struct links *links)
 	}
 }
 
-unsigned links_poll(struct links *links, unsigned n)
+static unsigned take_group(struct links *links, unsigned n)
 {
 	struct dfi_target_group_batch batch = { .target = NULL };
 	struct dfi_gap gap;
@@ -331,7 +384,6 @@ unsigned links_poll(struct links *links, unsigned n)
 	unsigned taken = 0;
 	int ret;
 
-	take_ready(links);
 	while (taken < n) {
 		ret = dfi_target_group_consume_batch(links->group, &batch);
 		links->empty = !batch.target && !ret;
@@ -341,9 +393,7 @@ unsigned links_poll(struct links *links, unsigned n)
 		if (ret > 0) {
 			taken++;
 			if (!link->broken)
-				links->ops.receive(links->arg, link,
-				    batch.batch.tuples,
-				    (size_t)batch.batch.count * LINK_TUPLE);
+				give(link, &batch.batch);
 			dfi_target_group_release(links->group, &batch);
 		} else if (ret == -ENODATA) {
 			if (!dfi_target_gap(batch.target, &gap))
@@ -352,21 +402,89 @@ unsigned links_poll(struct links *links, unsigned n)
 			note_broken(link);
 		}
 	}
+	return taken;
+}
+
+static void take_event(struct link *link)
+{
+	struct links *links = link->links;
+	struct dfi_event event;
+
+	if (dfi_target_event(link->target, &event) < 0 ||
+	    event.type == DFI_JOINED)
+		return;
+	if (link->setup.create)
+		links->ops.left(links->arg, link, event.seat);
+	else
+		note_broken(link);
+}
+
+static unsigned take_open(struct link *link, unsigned n)
+{
+	struct dfi_batch batch;
+	unsigned taken = 0;
+	int ret;
+
+	while (taken < n && link->up && !link->broken) {
+		ret = dfi_target_consume_batch(link->target, &batch);
+		if (ret > 0) {
+			taken++;
+			give(link, &batch);
+			dfi_target_release(link->target, &batch);
+		} else if (ret == -ENOMSG) {
+			take_event(link);
+		} else {
+			if (!ret || is_hard(ret))
+				note_broken(link);
+			break;
+		}
+	}
+	return taken;
+}
+
+unsigned links_poll(struct links *links, unsigned n)
+{
+	struct link *link;
+	unsigned taken;
+
+	take_ready(links);
+	taken = take_group(links, n);
+	for (link = links->all; link; link = link->all_next)
+		if (is_open_in(link))
+			taken += take_open(link, n - taken);
 	links->stats.segments_in += taken;
 	take_broken(links);
 	return taken;
 }
 
+/*
+ * What a wait looks at. A link that was full is tried again after the wait, so
+ * that it says when it has room.
+ */
+static unsigned list_fds(struct links *links)
+{
+	struct pollfd *fds = links->fds;
+	struct link *link;
+	unsigned n = 0;
+
+	fds[n++] = (struct pollfd){ .fd = links->wake_fd, .events = POLLIN };
+	/* It stays readable as long as there is no target. */
+	if (!links->empty)
+		fds[n++] = (struct pollfd){ links->group_fd, POLLIN, 0 };
+	/* For the rest of links_flush(): an owner has one such flow. */
+	if (links->dirty)
+		fds[n++] = (struct pollfd){ dfi_source_fd(links->dirty->source),
+			POLLIN, 0 };
+	for (link = links->all; link; link = link->all_next) {
+		if (link->up && (is_open_in(link) || link->full))
+			fds[n++] = (struct pollfd){ link->fd, POLLIN, 0 };
+		link->full = false;
+	}
+	return n;
+}
+
 void links_wait(struct links *links, uint64_t until)
 {
-	struct pollfd fds[] = {
-		/* It stays readable as long as there is no target. */
-		{ .fd = links->empty ? -1 : links->group_fd, .events = POLLIN },
-		{ .fd = links->wake_fd, .events = POLLIN },
-		/* For the rest of links_flush(): an owner has one such flow. */
-		{ .fd = links->dirty ? dfi_source_fd(links->dirty->source) : -1,
-		    .events = POLLIN },
-	};
 	uint64_t now = now_ns(), ns;
 	struct timespec timeout;
 
@@ -376,7 +494,8 @@ void links_wait(struct links *links, uint64_t until)
 	timeout.tv_sec = (time_t)(ns / 1000000000);
 	timeout.tv_nsec = (long)(ns % 1000000000);
 	links->stats.waits++;
-	if (ppoll(fds, 3, &timeout, NULL) > 0 && fds[1].revents)
+	if (ppoll(links->fds, list_fds(links), &timeout, NULL) > 0 &&
+	    links->fds[0].revents)
 		clear_wake(links);
 }
 
@@ -393,6 +512,7 @@ void links_wake(struct links *links)
 int links_fd(struct links *links)
 {
 	struct epoll_event event = { .events = EPOLLIN };
+	struct link *link;
 
 	if (links->epoll_fd >= 0)
 		return links->epoll_fd;
@@ -401,6 +521,9 @@ int links_fd(struct links *links)
 		return -errno;
 	epoll_ctl(links->epoll_fd, EPOLL_CTL_ADD, links->group_fd, &event);
 	epoll_ctl(links->epoll_fd, EPOLL_CTL_ADD, links->wake_fd, &event);
+	for (link = links->all; link; link = link->all_next)
+		if (link->up && is_open_in(link))
+			poll_target(link, true);
 	return links->epoll_fd;
 }
 
@@ -429,5 +552,6 @@ void links_close(struct links *links)
 	if (links->epoll_fd >= 0)
 		close(links->epoll_fd);
 	pthread_mutex_destroy(&links->lock);
+	free(links->fds);
 	free(links);
 }

@@ -29,6 +29,13 @@ enum link_kind {
 	LINK_IN = 1, /* this process receives */
 	LINK_OUT,
 	/*
+	 * An end of an open flow: one process, which creates it, has one end,
+	 * and others come and go at the other ends. Theirs breaks when it goes.
+	 * Nothing that breaks makes the others wait.
+	 */
+	LINK_OPEN_IN,
+	LINK_OPEN_OUT,
+	/*
 	 * An end of an ordered flow: each end receives the messages of all
 	 * ends, including its own, in one order. It lasts until one end is
 	 * lost: use it once.
@@ -59,11 +66,6 @@ struct link_setup {
 	 */
 	bool multicast;
 	/*
-	 * LINK_OUT: of several flows, any one that is free: their numbers
-	 * follow the name, from 0 on. 0: only one, called name.
-	 */
-	unsigned n_places;
-	/*
 	 * LINK_ORDERED: how many there are, which one, who creates the flow,
 	 * and how long its ends wait for each other.
 	 */
@@ -73,7 +75,8 @@ struct link_setup {
 	/*
 	 * LINK_SHARED_IN and LINK_SHARED_OUT: end is the number of the target,
 	 * or of the source. The creator sets how many there are, and whether
-	 * each message goes to all targets.
+	 * each message goes to all targets. LINK_OPEN_IN and LINK_OPEN_OUT:
+	 * how many there may be at once.
 	 */
 	unsigned n_sources, n_targets;
 	bool replicate;
@@ -88,11 +91,15 @@ struct links_ops {
 	 */
 	void (*changed)(void *arg, struct link *link, bool up);
 	/*
-	 * Messages have come: whole tuples, valid during the call. Each begins
-	 * at a multiple of LINK_TUPLE, the first one at bytes.
+	 * Messages have come from a source: whole tuples, valid during the
+	 * call. Each begins at a multiple of LINK_TUPLE, the first one at
+	 * bytes.
 	 */
-	void (*receive)(
-	    void *arg, struct link *link, const char *bytes, size_t size);
+	void (*receive)(void *arg, struct link *link, unsigned from,
+	    const char *bytes, size_t size);
+	/* LINK_OPEN_IN of the creator: a source has gone, and all of it came.
+	 */
+	void (*left)(void *arg, struct link *link, unsigned from);
 	/*
 	 * LINK_ORDERED: the next n segments are lost; receive() continues
 	 * behind them. One call of receive() has one segment there.
@@ -139,6 +146,9 @@ void link_reset(struct link *link);
 bool link_up(const struct link *link);
 void *link_arg(const struct link *link);
 
+/* Which end of a LINK_OPEN_IN or LINK_OPEN_OUT it is, while it is up. */
+unsigned link_seat(const struct link *link);
+
 /* The largest message that a LINK_ORDERED takes, while it is up. */
 size_t link_room(const struct link *link);
 
@@ -148,7 +158,10 @@ size_t link_room(const struct link *link);
  */
 void *link_begin(struct link *link, size_t size);
 
-/* The same to one target of a LINK_SHARED_OUT that does not replicate. */
+/*
+ * The same to one target of a LINK_OPEN_OUT, or of a LINK_SHARED_OUT that does
+ * not replicate.
+ */
 void *link_begin_to(struct link *link, unsigned target, size_t size);
 
 /* Send the first size bytes of it, with the next links_flush(). */

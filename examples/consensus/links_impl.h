@@ -36,10 +36,13 @@ struct link {
 	struct dfi_source *source;
 	struct dfi_target *target;
 	struct dfi_span span;
-	size_t room; /* of a segment, if it is ordered */
-	bool gone;   /* closed for good */
+	size_t room;   /* of a segment, if it is ordered */
+	unsigned seat; /* if it is open, and its descriptor */
+	int fd;
+	bool gone; /* closed for good */
 	/* The owner's. */
 	bool up, broken, dirty;
+	bool full;        /* an open one has refused a message */
 	uint64_t written; /* targets since the last flush, a bit each */
 	/* The helper's. */
 	bool created, logged;
@@ -56,6 +59,7 @@ struct links {
 	int group_fd, wake_fd, epoll_fd;
 	/* The owner's. */
 	struct link *all, *dirty;
+	struct pollfd *fds; /* of each link, and three more */
 	unsigned n, n_broken;
 	bool empty; /* the group has no target */
 	struct links_stats stats;
@@ -66,6 +70,12 @@ struct links {
 	struct opener *openers;
 	unsigned n_openers;
 };
+
+static inline bool link_is_open(const struct link *link)
+{
+	return link->setup.kind == LINK_OPEN_IN ||
+	    link->setup.kind == LINK_OPEN_OUT;
+}
 
 /* link_flow.c: of all links, and of the flow of one. */
 extern const struct dfi_schema link_schema;

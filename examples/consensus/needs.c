@@ -7,8 +7,8 @@
 
 #include "log.h"
 
-/* In the flow from one replica to another, or from a client. */
-static struct link_setup pair_link(enum link_kind kind, bool client)
+/* A flow from one replica to another, or of clients. */
+static struct link_setup flow_of(enum link_kind kind, bool client)
 {
 	return (struct link_setup){
 		.kind = kind,
@@ -17,11 +17,11 @@ static struct link_setup pair_link(enum link_kind kind, bool client)
 	};
 }
 
-/* Add both ends of n pairs of flows. */
-static int add_pairs(struct dfi *dfi, unsigned n, bool client, uint64_t *bytes)
+/* Add both ends of n pairs of flows between replicas. */
+static int add_peers(struct dfi *dfi, unsigned n, uint64_t *bytes)
 {
-	const struct link_setup in = pair_link(LINK_IN, client);
-	const struct link_setup out = pair_link(LINK_OUT, client);
+	const struct link_setup in = flow_of(LINK_IN, false);
+	const struct link_setup out = flow_of(LINK_OUT, false);
 	uint64_t each = 0;
 	int ret;
 
@@ -30,6 +30,16 @@ static int add_pairs(struct dfi *dfi, unsigned n, bool client, uint64_t *bytes)
 		ret = link_needs(dfi, &out, &each);
 	*bytes += n * each;
 	return ret;
+}
+
+/* Requests of n clients, or replies of n replicas. */
+static int add_clients(struct dfi *dfi, unsigned n, uint64_t *bytes)
+{
+	struct link_setup setup = flow_of(LINK_OPEN_IN, true);
+
+	setup.n_sources = n;
+	setup.n_targets = 1;
+	return link_needs(dfi, &setup, bytes);
 }
 
 static int add_order(
@@ -54,7 +64,7 @@ static int add_order(
 static int add_shared(struct dfi *dfi, enum link_kind kind, bool client,
     unsigned n, bool replicate, uint64_t *bytes)
 {
-	struct link_setup setup = pair_link(kind, client);
+	struct link_setup setup = flow_of(kind, client);
 
 	setup.n_sources = kind == LINK_SHARED_IN ? n : 1;
 	setup.n_targets = kind == LINK_SHARED_IN ? 1 : n;
@@ -88,9 +98,9 @@ int needs_replica(struct dfi *dfi, const struct replica_options *options,
 
 	*log = kv_log_needs(options->log_bytes, options->log != NULL);
 	*others = NEEDS_PROCESS + REPLICA_READS * sizeof(struct read);
-	ret = add_pairs(dfi, options->n_replicas - 1, false, others);
+	ret = add_peers(dfi, options->n_replicas - 1, others);
 	if (!ret)
-		ret = add_pairs(dfi, KV_CLIENT_PLACES, true, others);
+		ret = add_clients(dfi, KV_CLIENT_PLACES, others);
 	if (!ret && options->nopaxos)
 		ret = add_order(dfi, options, others);
 	if (!ret && options->flows)
@@ -113,6 +123,6 @@ uint64_t needs_data(const struct replica_options *options, uint64_t n,
 int needs_client(struct dfi *dfi, unsigned n_replicas, uint64_t *bytes)
 {
 	*bytes = NEEDS_PROCESS;
-	/* One more pair for the four flows. */
-	return add_pairs(dfi, n_replicas + 1, true, bytes);
+	/* One more for the four flows. */
+	return add_clients(dfi, n_replicas + 1, bytes);
 }

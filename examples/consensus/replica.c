@@ -23,17 +23,18 @@
 #define TURN_SEGMENTS 32
 #define IDLE_NS 20000000
 
+/* from: who in the line has sent it. */
 static void receive_message(struct replica *replica, struct line *line,
-    const struct kv_message *message)
+    unsigned from, const struct kv_message *message)
 {
 	struct place *place;
 
 	if (line->kind == LINE_FLOW)
 		replica->flows.carried[line->number]++;
-	if (line->kind == LINE_CLIENT_IN ||
+	if (line->kind == LINE_CLIENTS_IN ||
 	    (line->kind == LINE_FLOW && line->number == FLOW_REQUESTS)) {
-		place = line->kind == LINE_CLIENT_IN
-		    ? &replica->places[line->number]
+		place = line->kind == LINE_CLIENTS_IN
+		    ? &replica->places[from]
 		    : flows_place(replica, message->incarnation);
 		if (place)
 			clients_receive(replica, place, message);
@@ -53,16 +54,21 @@ static void receive_message(struct replica *replica, struct line *line,
 		paxos_receive(replica->paxos, replica->now, message);
 }
 
+/* Clients share a flow, so one that sends nonsense is not cut off. */
+static void refuse(struct line *line, struct link *link)
+{
+	if (line->kind == LINE_CLIENTS_IN)
+		return;
+	complain("a message from %s %u makes no sense: its link is made anew",
+	    line->kind == LINE_FLOW ? "flow" : "replica", line->number);
+	link_reset(link);
+}
+
 static void on_receive(
-    void *arg, struct link *link, const char *bytes, size_t size)
+    void *arg, struct link *link, unsigned from, const char *bytes, size_t size)
 {
 	struct replica *replica = arg;
 	struct line *line = link_arg(link);
-	static const char *const sources[] = {
-		[LINE_PEER_IN] = "replica",
-		[LINE_CLIENT_IN] = "client",
-		[LINE_FLOW] = "flow",
-	};
 	const struct kv_message *message;
 
 	if (line->kind == LINE_ORDERED) {
@@ -72,14 +78,11 @@ static void on_receive(
 	while (size) {
 		message = (const struct kv_message *)(const void *)bytes;
 		if (!kv_message_valid(message, size)) {
-			complain("a message from %s %u makes no sense: its "
-				 "link is made anew",
-			    sources[line->kind], line->number);
-			link_reset(link);
+			refuse(line, link);
 			return;
 		}
 		if (message->cluster == replica->cluster)
-			receive_message(replica, line, message);
+			receive_message(replica, line, from, message);
 		bytes += kv_message_room(message);
 		size -= kv_message_room(message);
 	}
@@ -105,11 +108,17 @@ static void on_line(void *arg, struct link *link, bool up)
 	case LINE_FLOW:
 		flows_line_changed(replica, link, up);
 		break;
-	case LINE_CLIENT_IN:
-	case LINE_CLIENT_OUT:
+	case LINE_CLIENTS_IN:
+	case LINE_CLIENTS_OUT:
 	default:
-		clients_line_changed(replica, line, up);
+		break;
 	}
+}
+
+static void on_left(void *arg, struct link *link, unsigned from)
+{
+	(void)link;
+	clients_left(arg, from);
 }
 
 static void on_gap(void *arg, struct link *link, uint32_t n)
@@ -185,12 +194,13 @@ static int open_links(struct replica *replica)
 		.node_name = name,
 		/*
 		 * Flows from other replicas, one for those to each of them,
-		 * replies, flows of many, clients' places.
+		 * clients, flows of many.
 		 */
-		.n_helpers = options->n_replicas + 3,
+		.n_helpers = options->n_replicas + 2,
 		.ops = {
 			.changed = on_line,
 			.receive = on_receive,
+			.left = on_left,
 			.gap = on_gap,
 			.closed = on_closed,
 		},
@@ -268,7 +278,6 @@ static void run_nopaxos(struct replica *replica)
 		nopaxos_tick(fast, replica->now);
 	order_turn(replica);
 	nopaxos_flush(fast, replica->now);
-	clients_flush(replica);
 }
 
 /* Work of the core that time or the disk causes. */
@@ -330,6 +339,7 @@ int replica_run(struct replica *replica)
 			ret = bootstrap_turn(replica);
 		if (ret < 0)
 			return ret;
+		clients_flush(replica);
 		links_flush(replica->links);
 		if (busy) {
 			busy = replica->options.spin_ns && spin(replica);

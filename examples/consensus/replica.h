@@ -35,24 +35,23 @@ struct replica_options {
 enum line_kind {
 	LINE_PEER_IN,
 	LINE_PEER_OUT,
-	LINE_CLIENT_IN,
-	LINE_CLIENT_OUT,
+	LINE_CLIENTS_IN,
+	LINE_CLIENTS_OUT,
 	LINE_ORDERED,
 	LINE_FLOW, /* of the four; the number is an enum flow */
 };
 
 struct line {
 	enum line_kind kind;
-	unsigned number; /* of the replica, or of the client's place */
+	unsigned number; /* of the replica */
 	struct link *link;
 };
 
-/* A client's place. */
+/* A client, by its seat in the flow of requests. */
 struct place {
-	struct line in, out;
 	uint64_t client; /* its id; 0: none has shaken hands */
+	unsigned seat;   /* in the flow of replies */
 	uint64_t asked;  /* when its last request came */
-	char replies[LINK_MAX_NAME];
 	/*
 	 * On the fast path: votes of this replica that the client must hear of.
 	 */
@@ -154,9 +153,10 @@ struct replica {
 	struct snapshots *snapshots;
 	int snapshot_failed; /* as it could not be begun */
 	bool restored;       /* from a folder that had an identity */
+	struct line clients_in, clients_out;
 	struct place places[KV_CLIENT_PLACES];
 	uint64_t sessions[KV_CLIENT_PLACES]; /* which each one uses */
-	uint32_t votes_due;                  /* to places, a bit each */
+	uint64_t greetings_due, votes_due;   /* to places, a bit each */
 	struct read *reads, *free_reads;
 	struct replica_counts counts;
 	bool logged_gateway;
@@ -185,7 +185,7 @@ void replica_close(struct replica *replica);
 int clients_open(struct replica *replica);
 void clients_receive(struct replica *replica, struct place *place,
     const struct kv_message *message);
-void clients_line_changed(struct replica *replica, struct line *line, bool up);
+void clients_left(struct replica *replica, unsigned place);
 void clients_applied(struct replica *replica, uint64_t slot,
     const struct kv_command *command, const struct kv_result *result);
 void clients_notify_all(struct replica *replica);

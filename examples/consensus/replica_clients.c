@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients at their places. Their requests go to the core, and applied commands
- * are answered. A reply that doesn't fit the client's ring is dropped: the
- * client asks again, and the store knows the outcome.
+ * Clients, which share two open flows: one of requests, and one of replies,
+ * each of which goes to the seat that the client names. Their requests go to
+ * the core, and applied commands are answered. A reply that doesn't fit the
+ * client's ring is dropped: the client asks again, and the store knows the
+ * outcome.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,17 +13,33 @@
 
 #include "replica.h"
 
-int clients_open(struct replica *replica)
+static struct link *add_line(
+    struct replica *replica, struct line *line, enum line_kind kind)
 {
+	const struct replica_options *options = &replica->options;
+	bool in = kind == LINE_CLIENTS_IN;
 	struct link_setup setup = {
-		.kind = LINK_IN,
-		/* There are many: no other replica waits for them. */
-		.helper = replica->options.n_replicas + 2,
+		.kind = in ? LINK_OPEN_IN : LINK_OPEN_OUT,
+		.helper = options->n_replicas,
 		.segment_size = KV_CLIENT_SEGMENT,
 		.segments = KV_CLIENT_SEGMENTS,
+		.create = true,
+		.n_sources = in ? KV_CLIENT_PLACES : 1,
+		.n_targets = in ? 1 : KV_CLIENT_PLACES,
+		.arg = line,
 	};
-	char name[LINK_MAX_NAME];
-	struct place *place;
+
+	if (in)
+		kv_request_flow(setup.name, options->cluster, options->self);
+	else
+		kv_reply_flow(setup.name, options->cluster, options->self);
+	line->kind = kind;
+	line->link = links_add(replica->links, &setup);
+	return line->link;
+}
+
+int clients_open(struct replica *replica)
+{
 	unsigned i;
 
 	replica->reads = calloc(REPLICA_READS, sizeof(replica->reads[0]));
@@ -31,20 +49,16 @@ int clients_open(struct replica *replica)
 		replica->reads[i].next = replica->free_reads;
 		replica->free_reads = &replica->reads[i];
 	}
-	kv_place_flow(name, replica->options.cluster, replica->options.self);
-	for (i = 0; i < KV_CLIENT_PLACES; i++) {
-		place = &replica->places[i];
-		place->in.kind = LINE_CLIENT_IN;
-		place->out.kind = LINE_CLIENT_OUT;
-		place->in.number = place->out.number = i;
-		snprintf(setup.name, sizeof(setup.name), "%.*s%u",
-		    LINK_MAX_NAME - 12, name, i);
-		setup.arg = &place->in;
-		place->in.link = links_add(replica->links, &setup);
-		if (!place->in.link)
-			return -ENOMEM;
-	}
-	return 0;
+	return add_line(replica, &replica->clients_in, LINE_CLIENTS_IN) &&
+		add_line(replica, &replica->clients_out, LINE_CLIENTS_OUT)
+	    ? 0
+	    : -ENOMEM;
+}
+
+static unsigned place_number(
+    const struct replica *replica, const struct place *place)
+{
+	return (unsigned)(place - replica->places);
 }
 
 static unsigned known_leader(const struct replica *replica)
@@ -62,12 +76,13 @@ static struct kv_message *begin_reply(
 	struct kv_message *message = NULL;
 
 	if (type == KV_REPLY)
-		message = flows_begin_reply(
-		    replica, place->in.number, size, &replica->answering);
+		message = flows_begin_reply(replica,
+		    place_number(replica, place), size, &replica->answering);
 	if (!message) {
-		replica->answering = place->out.link;
-		message = place->out.link ? link_begin(place->out.link, size)
-					  : NULL;
+		replica->answering = replica->clients_out.link;
+		message = replica->answering
+		    ? link_begin_to(replica->answering, place->seat, size)
+		    : NULL;
 	}
 	if (!message) {
 		replica->counts.replies_dropped++;
@@ -109,21 +124,22 @@ static void refuse(struct replica *replica, struct place *place,
 	send_reply(replica, message);
 }
 
-static void greet(struct replica *replica, struct place *place)
+static bool greet(struct replica *replica, struct place *place)
 {
 	const struct kv_flows_handshake flows = flows_for_client(
-	    replica, place->in.number);
+	    replica, place_number(replica, place));
 	struct kv_message *message = begin_reply(
 	    replica, place, KV_HANDSHAKE, sizeof(flows));
 
 	if (!message)
-		return;
+		return false;
 	memcpy(message->body, &flows, sizeof(flows));
 	if (replica->fast && nopaxos_is_open(replica->fast))
 		message->status = KV_GATEWAY;
 	if (replica->paxos && paxos_no_quorum(replica->paxos, replica->now))
 		message->status |= KV_LOST;
 	send_reply(replica, message);
+	return true;
 }
 
 void clients_notify_all(struct replica *replica)
@@ -132,54 +148,32 @@ void clients_notify_all(struct replica *replica)
 
 	for (i = 0; i < KV_CLIENT_PLACES; i++)
 		if (replica->places[i].client)
-			greet(replica, &replica->places[i]);
+			replica->greetings_due |= UINT64_C(1) << i;
 }
 
 static void take_handshake(struct replica *replica, struct place *place,
     const struct kv_message *message)
 {
-	struct link_setup setup = {
-		.kind = LINK_OUT,
-		.helper = replica->options.n_replicas,
-		.once = true,
-		.arg = &place->out,
-	};
+	unsigned number = place_number(replica, place);
 	struct kv_client_handshake handshake;
 
 	if (message->size < sizeof(*message) + sizeof(handshake))
 		return;
 	memcpy(&handshake, message->body, sizeof(handshake));
-	handshake.replies[sizeof(handshake.replies) - 1] = '\0';
-	if (handshake.session)
-		replica->sessions[place->in.number] = handshake.session;
-	if (place->out.link && place->client == message->incarnation) {
-		greet(replica, place);
+	if (handshake.seat >= KV_CLIENT_PLACES)
 		return;
-	}
-	if (place->out.link)
-		link_close(place->out.link);
+	if (handshake.session)
+		replica->sessions[number] = handshake.session;
 	place->client = message->incarnation;
-	memcpy(setup.name, handshake.replies, sizeof(setup.name));
-	place->out.link = links_add(replica->links, &setup);
+	place->seat = (unsigned)handshake.seat;
+	replica->greetings_due |= UINT64_C(1) << number;
 }
 
-void clients_line_changed(struct replica *replica, struct line *line, bool up)
+void clients_left(struct replica *replica, unsigned place)
 {
-	struct place *place = &replica->places[line->number];
-
-	if (line->kind == LINE_CLIENT_OUT) {
-		if (up && place->out.link && link_up(place->out.link))
-			greet(replica, place);
-		return;
-	}
-	if (up)
-		return;
-	flows_client_lost(replica, line->number);
-	place->client = 0;
-	replica->sessions[line->number] = 0;
-	if (place->out.link)
-		link_close(place->out.link);
-	place->out.link = NULL;
+	flows_client_lost(replica, place);
+	replica->places[place] = (struct place){ .client = 0 };
+	replica->sessions[place] = 0;
 }
 
 static void answer(struct replica *replica, struct place *place,
@@ -233,7 +227,7 @@ static uint8_t begin_read(struct replica *replica, struct place *place,
 	if (!read)
 		return KV_BUSY;
 	*read = (struct read){
-		.place = place->in.number,
+		.place = place_number(replica, place),
 		.client = place->client,
 		.session = message->session,
 		.number = message->number,
@@ -288,7 +282,8 @@ static void take_request(struct replica *replica, struct place *place,
 	replica->counts.requests++;
 	place->asked = replica->now;
 	if (command->session)
-		replica->sessions[place->in.number] = command->session;
+		replica->sessions[place_number(replica, place)] =
+		    command->session;
 	status = take_command(replica, place, message, command);
 	/*
 	 * Accepted commands are answered when they are applied; a change of
@@ -375,7 +370,8 @@ void clients_applied(struct replica *replica, uint64_t slot,
 	if (command->op == KV_REGISTER) {
 		head.session = result->session;
 		if (result->status == KV_OK)
-			replica->sessions[place->in.number] = result->session;
+			replica->sessions[place_number(replica, place)] =
+			    result->session;
 	}
 	answer(replica, place, &head, result);
 }
@@ -424,7 +420,8 @@ void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
 		place->voted_ballot = ballot;
 		place->voted_leader = leader;
 		place->voted_slot = slot;
-		replica->votes_due |= UINT32_C(1) << place->in.number;
+		replica->votes_due |= UINT64_C(1)
+		    << place_number(replica, place);
 	}
 }
 
@@ -441,18 +438,24 @@ static bool send_vote(struct replica *replica, struct place *place)
 	return true;
 }
 
-/* A vote that a client's ring does not take now is sent in the next turn. */
-void clients_flush(struct replica *replica)
+/* To each place whose bit is set, until its ring takes it. */
+static void send_due(struct replica *replica, uint64_t *places,
+    bool (*send)(struct replica *, struct place *))
 {
-	uint32_t due;
-	unsigned i;
+	struct place *place;
+	uint64_t due;
 
-	for (due = replica->votes_due; due; due &= due - 1) {
-		i = (unsigned)__builtin_ctz(due);
-		if (!replica->places[i].client ||
-		    send_vote(replica, &replica->places[i]))
-			replica->votes_due &= ~(UINT32_C(1) << i);
+	for (due = *places; due; due &= due - 1) {
+		place = &replica->places[__builtin_ctzll(due)];
+		if (!place->client || send(replica, place))
+			*places &= ~(due & -due);
 	}
 }
 
-_Static_assert(KV_CLIENT_PLACES <= 32, "a bit each in votes_due");
+void clients_flush(struct replica *replica)
+{
+	send_due(replica, &replica->greetings_due, greet);
+	send_due(replica, &replica->votes_due, send_vote);
+}
+
+_Static_assert(KV_CLIENT_PLACES <= 64, "a bit each");

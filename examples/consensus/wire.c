@@ -29,16 +29,14 @@ void kv_peer_flow(char *name, const char *cluster, unsigned from, unsigned to)
 	snprintf(name, LINK_MAX_NAME, "%s.%u-%u", cluster, from, to);
 }
 
-void kv_place_flow(char *name, const char *cluster, unsigned replica)
+void kv_request_flow(char *name, const char *cluster, unsigned replica)
 {
-	snprintf(name, LINK_MAX_NAME, "%s.%u.c", cluster, replica);
+	snprintf(name, LINK_MAX_NAME, "%s.%u.requests", cluster, replica);
 }
 
-void kv_reply_flow(
-    char *name, const char *cluster, uint64_t client, unsigned replica)
+void kv_reply_flow(char *name, const char *cluster, unsigned replica)
 {
-	snprintf(name, LINK_MAX_NAME, "%s.%016llx.%u", cluster,
-	    (unsigned long long)client, replica);
+	snprintf(name, LINK_MAX_NAME, "%s.%u.replies", cluster, replica);
 }
 
 void kv_shared_flow(char *name, const char *cluster, char which, uint64_t id)

@@ -4,8 +4,8 @@
  * kv:
  *
  *	kv.0-1         from replica 0 to replica 1
- *	kv.2.c7        a client's place at replica 2, number 7
- *	kv.ID.2        replies of replica 2 to the client with that id
+ *	kv.2.requests  from all clients to replica 2, an open flow
+ *	kv.2.replies   back to each of them, the same
  *	kv.oID         the ordered flow with that id
  *	kv.qID         of the four flows with that id, that of requests; also
  *	               kv.aID ACCEPT, kv.vID votes, kv.rID replies
@@ -17,7 +17,7 @@
 #include "message.h"
 
 #define KV_MAX_CLUSTER 40   /* characters of a cluster's name */
-#define KV_CLIENT_PLACES 32 /* of each replica */
+#define KV_CLIENT_PLACES 64 /* at each replica: clients at once */
 
 /* Rings: each holds several messages of KV_MAX_MESSAGE. */
 #define KV_PEER_SEGMENT 32768
@@ -57,8 +57,8 @@ struct kv_replica_handshake {
  * 1 + the number of the leading replica, or 0 if it knows none.
  */
 struct kv_client_handshake {
-	char replies[LINK_MAX_NAME]; /* the client's flow */
-	uint64_t session;            /* the client's, or 0 */
+	uint64_t seat;    /* where it gets replies */
+	uint64_t session; /* the client's, or 0 */
 };
 
 /* Flags of a replica's KV_HANDSHAKE to a client, in its status. */
@@ -83,10 +83,8 @@ bool kv_cluster_valid(const char *cluster);
 
 /* Names of flows, in LINK_MAX_NAME bytes. */
 void kv_peer_flow(char *name, const char *cluster, unsigned from, unsigned to);
-void kv_place_flow(char *name, const char *cluster, unsigned replica);
-void kv_reply_flow(
-    char *name, const char *cluster, uint64_t client, unsigned replica);
-
+void kv_request_flow(char *name, const char *cluster, unsigned replica);
+void kv_reply_flow(char *name, const char *cluster, unsigned replica);
 void kv_ordered_flow(char *name, const char *cluster, uint64_t id);
 void kv_shared_flow(char *name, const char *cluster, char which, uint64_t id);
 

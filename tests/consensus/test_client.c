@@ -107,6 +107,12 @@ void *link_arg(const struct link *link)
 	return link->setup.arg;
 }
 
+unsigned link_seat(const struct link *link)
+{
+	touch(link);
+	return 0;
+}
+
 void *link_begin(struct link *link, size_t size)
 {
 	touch(link);
@@ -139,9 +145,9 @@ static void say(struct links *links, const struct kv_message *message)
 {
 	unsigned i = 0;
 
-	while (links->all[i].setup.kind != LINK_IN)
+	while (links->all[i].setup.kind != LINK_OPEN_IN)
 		i++;
-	links->ops.receive(links->arg, &links->all[i],
+	links->ops.receive(links->arg, &links->all[i], 0,
 	    (const char *)(const void *)message, sizeof(*message));
 }
 
@@ -226,7 +232,7 @@ void links_close(struct links *links)
 	if (!links)
 		return;
 	for (i = 0; i < links->n; i++)
-		links->all[i].gone = links->all[i].setup.kind == LINK_OUT;
+		links->all[i].gone = links->all[i].setup.kind == LINK_OPEN_OUT;
 	for (i = 0; i < links->n; i++)
 		if (!links->all[i].gone)
 			links->ops.changed(links->arg, &links->all[i], false);

@@ -17,7 +17,7 @@ struct link {
 };
 
 static struct replica replica;
-static struct link links[32], reply_link = { .up = true };
+static struct link links[32];
 static unsigned n_links;
 static uint64_t last_id;
 
@@ -158,7 +158,6 @@ static void ask(unsigned client, uint64_t at)
 	struct place *place = &replica.places[client];
 
 	place->client = client + 1;
-	place->out.link = &reply_link;
 	place->asked = at * MS;
 }
 

@@ -31,6 +31,7 @@ static _Atomic(struct link *) connecting;
 
 static struct dfi_registry *registry;
 static bool came, is_up, is_gone;
+static unsigned last_from, n_left;
 
 /* In place of the library's. */
 int dfi_source_flush(struct dfi_source *source)
@@ -76,13 +77,22 @@ static void on_change(void *arg, struct link *link, bool up)
 }
 
 static void on_receive(
-    void *arg, struct link *link, const char *bytes, size_t size)
+    void *arg, struct link *link, unsigned from, const char *bytes, size_t size)
 {
 	(void)arg;
 	(void)link;
+	last_from = from;
 	cr_assert_eq(size, LINK_TUPLE);
 	cr_assert_str_eq(bytes, "seven");
 	came = true;
+}
+
+static void on_left(void *arg, struct link *link, unsigned from)
+{
+	(void)arg;
+	(void)link;
+	cr_assert_eq(from, last_from);
+	n_left++;
 }
 
 static void on_closed(void *arg, struct link *link, void *link_arg)
@@ -103,6 +113,7 @@ static struct links *open_links(void)
 		.ops = {
 			.changed = on_change,
 			.receive = on_receive,
+			.left = on_left,
 			.closed = on_closed,
 		},
 	};
@@ -208,20 +219,15 @@ Test(links, a_peer_that_is_quiet_gets_time_for_a_lost_datagram)
 	};
 	unsigned i;
 
-	for (i = 0; i < 3; i++) {
-		snprintf(setup.name, sizeof(setup.name), "place%u", i);
-		cr_assert_not_null(links_add(links, &setup));
-		await_change(links);
-	}
+	strcpy(setup.name, "pair");
+	cr_assert_not_null(links_add(links, &setup));
+	await_change(links);
 	quiet = 2;
 	setup.kind = LINK_OUT;
-	setup.n_places = 3;
-	strcpy(setup.name, "place");
 	atomic_store(&connecting, links_add(links, &setup));
 	await_change(links);
 	cr_assert_eq(n_tries, 3);
 	for (i = 0; i < n_tries; i++) {
-		/* Another endpoint belongs to the same peer. */
 		cr_assert_eq(tries[i].failures, i);
 		/* With a datagram lost, the rest has as long as before. */
 		cr_assert_eq(tries[i].limit_ms,
@@ -266,5 +272,116 @@ Test(links, an_owner_without_links_sleeps)
 	links_query(links, &stats);
 	cr_assert_lt(stats.waits, 5, "it has slept %lu times in 50 ms",
 	    (unsigned long)stats.waits);
+	close_links(links);
+}
+
+/* A message with the text that on_receive() expects, when there is room. */
+static void send_seven(struct links *links, struct link *link, unsigned to)
+{
+	uint64_t deadline = now_ns() + LONG_NS;
+	char *message;
+
+	came = false;
+	while (!(message = link_begin_to(link, to, LINK_TUPLE))) {
+		cr_assert_lt(now_ns(), deadline, "no room");
+		links_wait(links, deadline);
+		links_poll(links, 1);
+	}
+	strcpy(message, "seven");
+	link_send(link, LINK_TUPLE);
+	links_flush(links);
+	while (!came) {
+		cr_assert_lt(now_ns(), deadline, "nothing comes");
+		links_wait(links, deadline);
+		links_poll(links, 1);
+	}
+}
+
+static unsigned n_members = 2; /* at most, besides the creator */
+
+static struct link_setup member(const char *name, bool in, bool create)
+{
+	struct link_setup setup = {
+		.kind = in ? LINK_OPEN_IN : LINK_OPEN_OUT,
+		.segment_size = 1024,
+		.segments = 4,
+		.create = create,
+		.n_sources = in == create ? n_members : 1,
+		.n_targets = in == create ? 1 : n_members,
+	};
+
+	strcpy(setup.name, name);
+	return setup;
+}
+
+static struct link *add_member(
+    struct links *links, const char *name, bool in, bool create)
+{
+	const struct link_setup setup = member(name, in, create);
+	struct link *link = links_add(links, &setup);
+
+	cr_assert_not_null(link);
+	await_change(links);
+	return link;
+}
+
+static void await_left(struct links *links, unsigned n)
+{
+	uint64_t deadline = now_ns() + LONG_NS;
+
+	while (n_left < n) {
+		cr_assert_lt(now_ns(), deadline, "%u have left", n_left);
+		links_wait(links, deadline);
+		links_poll(links, 1);
+	}
+}
+
+Test(links, a_member_that_leaves_gives_its_seat_to_the_next)
+{
+	struct links *links = open_links();
+	struct link *link;
+	unsigned i;
+
+	add_member(links, "open", true, true);
+	for (i = 0; i < 5; i++) {
+		link = add_member(links, "open", false, false);
+		send_seven(links, link, 0);
+		cr_assert_eq(last_from, link_seat(link));
+		link_close(link);
+		await_left(links, i + 1);
+	}
+	close_links(links);
+}
+
+Test(links, a_message_goes_to_the_member_in_its_seat)
+{
+	struct links *links = open_links();
+	struct link *out = add_member(links, "open", false, true);
+	struct link *in[2];
+	unsigned i;
+
+	for (i = 0; i < 2; i++)
+		in[i] = add_member(links, "open", true, false);
+	cr_assert_neq(link_seat(in[0]), link_seat(in[1]));
+	for (i = 0; i < 2; i++)
+		send_seven(links, out, link_seat(in[i]));
+	close_links(links);
+}
+
+Test(links, a_member_s_link_breaks_with_the_flow_and_comes_up_again)
+{
+	struct links *links = open_links();
+	struct link *out;
+	unsigned i;
+
+	n_members = 1;
+	out = add_member(links, "open", false, true);
+	add_member(links, "open", true, false);
+	for (i = 0; i < 3; i++) {
+		send_seven(links, out, 0);
+		link_reset(out);
+		while (link_up(out))
+			links_poll(links, 1);
+	}
 	close_links(links);
 }

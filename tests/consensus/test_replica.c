@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A replica and its registry in this process, which takes the place of a peer.
- * Opening the clients' places takes as long as the test likes, as if the
+ * Opening the clients' flows takes as long as the test likes, as if the
  * registry were far away.
  */
 #include <criterion/criterion.h>
@@ -19,8 +19,8 @@
 #define LONG_MS 60000 /* only what hangs reaches it */
 #define PEER_FLOW "test.1-0"
 
-static atomic_uint n_peer, n_places; /* openings of targets */
-static atomic_bool places_wait;
+static atomic_uint n_peer, n_clients; /* openings of targets */
+static atomic_bool clients_wait;
 
 static void sleep_ms(unsigned ms)
 {
@@ -41,8 +41,8 @@ int dfi_target_open(struct dfi *dfi, const char *flow, uint32_t number,
 	if (!strcmp(flow, PEER_FLOW)) {
 		atomic_fetch_add(&n_peer, 1);
 	} else {
-		atomic_fetch_add(&n_places, 1);
-		while (atomic_load(&places_wait))
+		atomic_fetch_add(&n_clients, 1);
+		while (atomic_load(&clients_wait))
 			sleep_ms(1);
 	}
 	return open(dfi, flow, number, attr, target);
@@ -82,7 +82,7 @@ static void connect_once(const char *registry)
 	dfi_close(dfi);
 }
 
-Test(replica, a_peer_comes_again_while_the_places_of_clients_are_opened)
+Test(replica, a_peer_comes_again_while_the_flow_of_clients_is_opened)
 {
 	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
 	struct replica_options options = {
@@ -103,14 +103,13 @@ Test(replica, a_peer_comes_again_while_the_places_of_clients_are_opened)
 	attr.listen = options.registry = address;
 	cr_assert_eq(
 	    dfi_registry_start(&attr, &registry), 0, "%s", dfi_errmsg());
-	atomic_store(&places_wait, true);
+	atomic_store(&clients_wait, true);
 	cr_assert_eq(replica_open(&options, &replica), 0, "%s", dfi_errmsg());
 	cr_assert_eq(pthread_create(&thread, NULL, run, replica), 0);
 	connect_once(address);
-	await(&n_places, 1, "no place is opened");
-	await(&n_peer, 2, "a replica waits until all clients could come");
-	atomic_store(&places_wait, false);
-	await(&n_places, KV_CLIENT_PLACES, "places are not opened");
+	await(&n_clients, 1, "the flow of clients is not opened");
+	await(&n_peer, 2, "a replica waits until clients could come");
+	atomic_store(&clients_wait, false);
 	replica_stop(replica);
 	pthread_join(thread, &failed);
 	cr_assert_null(failed);
