@@ -9,6 +9,9 @@
 # tuples had come. Before that, processes in one machine run over verbs (tests/chaos),
 # for 4 s for each of RUNS. The last line is "runs: N violations: M". RUNS is 4 by
 # default; each takes some 15 s, with its share of the boots.
+#
+# chaos.sh BUILD_DIR open [RUNS [SEED]]: instead RUNS of open flows between processes
+# in one machine over verbs, whose members also join, leave and return.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -47,6 +50,12 @@ processes() # SECONDS SEED
 	export DFI_TEST_CHAOS_KIND=unicast DFI_TRANSPORT=verbs
 	tests/chaos/chaos --seconds "$1" --seed "$2" \
 		--wait-limit 60000 --open-timeout 6000 --volume 5
+}
+
+open_processes() # RUNS SEED
+{
+	DFI_TRANSPORT=verbs tests/chaos/open_chaos --runs "$1" --seed "$2" \
+		--wait-limit 60000 --volume 20
 }
 
 # For an error report: what the machine's threads wait for, and whether packets and
@@ -499,6 +508,13 @@ if [ "${2-}" = --batch ]; then
 fi
 
 # ---- On the host -----------------------------------------------------------
+
+if [ "${2-}" = open ]; then
+	runs=${3:-4}
+	exec "$testbed" up 1 --memory 3000 --cpus 2 \
+		--timeout $((runs * 60 + 300)) -- bash "$script" \
+		--node "$build" open_processes "$runs" "${4:-$(date +%s)}"
+fi
 
 runs=${2:-4}
 seed=${3:-$(date +%s)}
