@@ -29,8 +29,7 @@ static void print_whole(const struct experiment *experiment)
 		step_command(step, &rounds, text, sizeof(text));
 		report_wrapped("  runs", text);
 		if (step->join_baseline) {
-			snprintf(text, sizeof(text), "radix_join %s --json",
-			    step->join_baseline);
+			step_baseline(step, text, sizeof(text));
 			report_wrapped("  runs", text);
 		}
 		if (step_lacks(step, text, sizeof(text)))

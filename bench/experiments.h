@@ -24,6 +24,11 @@ struct experiment_step {
 	 * command, whose name is `baseline`.
 	 */
 	const char *join_baseline, *baseline;
+	/*
+	 * If not NULL, that command is of the join by this MPI, openmpi or
+	 * mpich, with two ranks.
+	 */
+	const char *mpi;
 };
 
 /*

@@ -26,10 +26,10 @@ json_t *results_commands(
 			continue;
 		step_command(step, rounds, text, sizeof(text));
 		json_array_append_new(commands, json_string(text));
-		if (step->join_baseline)
-			json_array_append_new(commands,
-			    json_sprintf(
-				"radix_join %s --json", step->join_baseline));
+		if (!step->join_baseline)
+			continue;
+		step_baseline(step, text, sizeof(text));
+		json_array_append_new(commands, json_string(text));
 	}
 	return commands;
 }

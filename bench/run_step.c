@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One command of an experiment: a child that writes its JSON object to a file.
- * It is this program, or radix_join from the same folder, whose object becomes
- * a row.
+ * It is this program, or a join from the same folder, whose object becomes a
+ * row.
  */
 #include "run_step.h"
 
@@ -19,6 +19,7 @@
 #include "../common/complain.h"
 #include "bench.h"
 #include "report.h"
+#include "rival.h"
 #include "runner.h"
 
 #define MAX_WORDS 64
@@ -40,8 +41,22 @@ void step_command(const struct experiment_step *step,
 		    rounds->verify ? " --verify" : "", own + name);
 }
 
-/* The file of radix_join. false: it is not beside this program. */
-static bool find_join(char *path, size_t size)
+void step_baseline(const struct experiment_step *step, char *text, size_t size)
+{
+	if (!step->mpi)
+		snprintf(
+		    text, size, "radix_join %s --json", step->join_baseline);
+	else
+		snprintf(text, size, "mpirun.%s %s -n 2 radix_join_%s %s",
+		    step->mpi,
+		    strcmp(step->mpi, "openmpi") == 0
+			? "--oversubscribe --bind-to none"
+			: "-bind-to none",
+		    step->mpi, step->join_baseline);
+}
+
+/* The file of a join. false: it is not beside this program. */
+static bool find_join(const char *name, char *path, size_t size)
 {
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -49,13 +64,43 @@ static bool find_join(char *path, size_t size)
 	if (n < 0)
 		return false;
 	self[n] = '\0';
-	n = snprintf(path, size, "%s/radix_join", dirname(self));
+	n = snprintf(path, size, "%s/%s", dirname(self), name);
 	return n > 0 && (size_t)n < size && access(path, X_OK) == 0;
+}
+
+static bool lacks_program(const char *name, char *why, size_t size)
+{
+	char path[PATH_MAX];
+
+	if (find_join(name, path, sizeof(path)))
+		return false;
+	snprintf(why, size, "the program %s is not in the folder of dfi-bench",
+	    name);
+	return true;
+}
+
+static bool lacks_joins(
+    const struct experiment_step *step, char *why, size_t size)
+{
+	char name[32], text[64], line[PATH_MAX];
+	const char *const shell[] = { "sh", "-c", text, NULL };
+
+	if (lacks_program("radix_join", why, size))
+		return true;
+	if (!step->mpi)
+		return false;
+	snprintf(name, sizeof(name), "radix_join_%s", step->mpi);
+	if (lacks_program(name, why, size))
+		return true;
+	snprintf(text, sizeof(text), "command -v mpirun.%s", step->mpi);
+	if (rival_first_line(shell, line, sizeof(line)))
+		return false;
+	snprintf(why, size, "mpirun.%s is not installed", step->mpi);
+	return true;
 }
 
 bool step_lacks(const struct experiment_step *step, char *why, size_t size)
 {
-	char path[PATH_MAX];
 	int32_t cpus[MAX_CPUS];
 	uint32_t n = usable_cpus(cpus, MAX_CPUS);
 
@@ -69,18 +114,11 @@ bool step_lacks(const struct experiment_step *step, char *why, size_t size)
 		    "this build lacks the transport on libfabric (DFI_OFI)");
 		return true;
 	}
-	if (step->join_baseline && !find_join(path, sizeof(path))) {
-		snprintf(why, size,
-		    "the program radix_join is not in the folder of "
-		    "dfi-bench");
-		return true;
-	}
-	return false;
+	return step->join_baseline && lacks_joins(step, why, size);
 }
 
 /* What the child runs. */
 struct job_of_child {
-	const struct experiment_step *step;
 	char command[COMMAND_SIZE];
 	FILE *out;
 };
@@ -89,19 +127,26 @@ static int run_child(void *arg)
 {
 	struct job_of_child *job = arg;
 	char *words[MAX_WORDS + 1] = { NULL }, *rest, path[PATH_MAX];
-	int n = 0;
+	int n = 0, i;
 
 	words[n] = strtok_r(job->command, " ", &rest);
 	while (n < MAX_WORDS - 1 && words[n])
 		words[++n] = strtok_r(NULL, " ", &rest);
 	if (dup2(fileno(job->out), STDOUT_FILENO) < 0)
 		return 1;
-	if (!job->step->join_baseline)
+	if (strcmp(words[0], "dfi-bench") == 0)
 		return bench_command(n - 1, words + 1);
-	if (!find_join(path, sizeof(path)))
+	if (!freopen("/dev/null", "r", stdin))
 		return 1;
-	execv(path, words);
-	complain("cannot start %s: %s", path, strerror(errno));
+	/* Open MPI refuses root otherwise. */
+	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", true);
+	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", true);
+	for (i = 0; i < n; i++)
+		if (strncmp(words[i], "radix_join", 10) == 0 &&
+		    find_join(words[i], path, sizeof(path)))
+			words[i] = path;
+	execvp(words[0], words);
+	complain("cannot start %s: %s", words[0], strerror(errno));
 	return 1;
 }
 
@@ -127,10 +172,10 @@ static bool wait_for_child(struct children *children, void (*tick)(void))
 }
 
 /* Run a command. Returns its JSON object, or NULL after a complaint. */
-static json_t *run_command(const struct experiment_step *step,
-    const struct rounds *rounds, void (*tick)(void), bool *succeeded)
+static json_t *run_command(const char *series, const char *command,
+    void (*tick)(void), bool *succeeded)
 {
-	struct job_of_child job = { .step = step, .out = tmpfile() };
+	struct job_of_child job = { .out = tmpfile() };
 	struct children children = { 0 };
 	json_t *object;
 	json_error_t error;
@@ -140,24 +185,23 @@ static json_t *run_command(const struct experiment_step *step,
 		complain("cannot make a temporary file: %s", strerror(errno));
 		return NULL;
 	}
-	step_command(step, rounds, job.command, sizeof(job.command));
-	if (!children_fork(&children, step->series, run_child, &job))
+	snprintf(job.command, sizeof(job.command), "%s", command);
+	if (!children_fork(&children, series, run_child, &job))
 		*succeeded = wait_for_child(&children, tick);
 	rewind(job.out);
 	object = json_loadf(job.out, 0, &error);
 	if (!object && *succeeded)
-		complain(
-		    "%s: its output is no JSON: %s", job.command, error.text);
+		complain("%s: its output is no JSON: %s", command, error.text);
 	fclose(job.out);
 	return object;
 }
 
-/* Run radix_join once. Returns its object; NULL after a failure. */
-static json_t *run_join(const struct experiment_step *step,
-    const struct rounds *rounds, void (*tick)(void), double *seconds)
+/* Run a join once. Returns its object; NULL after a failure. */
+static json_t *run_join(const char *series, const char *command,
+    void (*tick)(void), double *seconds)
 {
 	bool succeeded;
-	json_t *object = run_command(step, rounds, tick, &succeeded);
+	json_t *object = run_command(series, command, tick, &succeeded);
 	json_t *time = json_object_get(object, "seconds");
 
 	*seconds = json_number_value(time);
@@ -172,21 +216,19 @@ static json_t *run_join(const struct experiment_step *step,
 static bool run_joins(const struct experiment_step *step,
     const struct rounds *rounds, void (*tick)(void), json_t *rows)
 {
-	const struct experiment_step other = {
-		.series = step->baseline,
-		.command = step->join_baseline,
-		.join_baseline = step->join_baseline,
-	};
+	char command[COMMAND_SIZE], other[COMMAND_SIZE];
 	double values[STATS_MAX_VALUES] = { 0 }, others[STATS_MAX_VALUES];
 	json_t *row = NULL, *baseline = NULL;
 	struct summary summary;
 	uint32_t i;
 
+	step_command(step, rounds, command, sizeof(command));
+	step_baseline(step, other, sizeof(other));
 	for (i = 0; i < rounds->repeat; i++) {
 		json_decref(row);
 		json_decref(baseline);
-		row = run_join(step, rounds, tick, &values[i]);
-		baseline = run_join(&other, rounds, tick, &others[i]);
+		row = run_join(step->series, command, tick, &values[i]);
+		baseline = run_join(step->baseline, other, tick, &others[i]);
 		if (!row || !baseline)
 			break;
 	}
@@ -209,6 +251,7 @@ bool step_run(const struct experiment_step *step, const struct rounds *rounds,
     void (*tick)(void), json_t *rows, json_t **host)
 {
 	json_t *object, *row, *series = json_string(step->series);
+	char command[COMMAND_SIZE];
 	bool succeeded;
 	size_t i;
 
@@ -216,7 +259,8 @@ bool step_run(const struct experiment_step *step, const struct rounds *rounds,
 		json_decref(series);
 		return run_joins(step, rounds, tick, rows);
 	}
-	object = run_command(step, rounds, tick, &succeeded);
+	step_command(step, rounds, command, sizeof(command));
+	object = run_command(step->series, command, tick, &succeeded);
 	json_array_foreach(json_object_get(object, "rows"), i, row)
 	{
 		json_object_set(row, "series", series);

@@ -21,6 +21,9 @@ struct rounds {
 void step_command(const struct experiment_step *step,
     const struct rounds *rounds, char *text, size_t size);
 
+/* The same for the baseline of a join. */
+void step_baseline(const struct experiment_step *step, char *text, size_t size);
+
 /*
  * Write why a step cannot run on this machine. false: it can, and nothing is
  * written.

@@ -13,37 +13,13 @@
 #include <stdio.h>
 
 /*
- * A hash table of this many inner tuples takes at most 1 MiB, half of a typical
- * second-level cache.
- */
-#define PARTITION_TUPLES 16384
-
-/*
  * Up to this number, a lookup in the table, in the second-level or third-level
  * cache, is faster than partitioning the outer relation.
  */
 #define DIRECT_TUPLES 65536
 
-/* More lines than 2^12 no longer fit into the second-level cache. */
-#define MAX_BITS 12
-
-/* With 2^4 partitions for each worker, shares differ by at most 1/16. */
-#define WORKER_BITS 4
-
 /* Further memory of a node, with the rings of the small flows. */
 #define PROCESS_SIZE (UINT64_C(4) << 20)
-
-static uint32_t choose_bits(const struct plan *plan)
-{
-	uint32_t bits = WORKER_BITS;
-
-	while (
-	    bits < MAX_BITS && plan->n_tuples[INNER] >> bits > PARTITION_TUPLES)
-		bits++;
-	while (plan->n_workers << WORKER_BITS > UINT32_C(1) << bits)
-		bits++;
-	return bits;
-}
 
 /*
  * The cost of both strategies, counted in tuples that are moved into or out of
@@ -75,7 +51,7 @@ void plan_make(struct plan *plan, const struct options *options,
 	plan->replicates = !options->baseline &&
 	    is_replicated(plan, options->strategy);
 	plan->bits = options->radix_bits ? options->radix_bits
-					 : choose_bits(plan);
+					 : partition_bits(plan);
 	plan->direct = !options->baseline && !options->fixed_bits &&
 	    plan_share(plan, INNER, 0) <= DIRECT_TUPLES;
 }

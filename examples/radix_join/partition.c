@@ -16,6 +16,30 @@ _Static_assert(CHUNK_TUPLES % LINE_TUPLES == 0, "a chunk is whole lines");
 #define NO_CHUNK UINT32_MAX
 #define TUPLES_PER_CACHE_LINE (CACHE_LINE / sizeof(struct tuple))
 
+/*
+ * A hash table of this many inner tuples takes at most 1 MiB, half of a typical
+ * second-level cache.
+ */
+#define PARTITION_TUPLES 16384
+
+/* More lines than 2^12 no longer fit into the second-level cache. */
+#define MAX_BITS 12
+
+/* With 2^4 partitions for each worker, shares differ by at most 1/16. */
+#define WORKER_BITS 4
+
+uint32_t partition_bits(const struct plan *plan)
+{
+	uint32_t bits = WORKER_BITS;
+
+	while (
+	    bits < MAX_BITS && plan->n_tuples[INNER] >> bits > PARTITION_TUPLES)
+		bits++;
+	while (plan->n_workers << WORKER_BITS > UINT32_C(1) << bits)
+		bits++;
+	return bits;
+}
+
 int lines_open(struct lines *lines, uint32_t n_partitions)
 {
 	lines->n_partitions = n_partitions;

@@ -37,6 +37,9 @@ struct lines {
 	uint32_t n_partitions;
 };
 
+/* The bits of the key by which a plan's relations are partitioned best. */
+uint32_t partition_bits(const struct plan *plan);
+
 /* 0, or -1 when there is no memory. lines_close() also undoes a failed open. */
 int lines_open(struct lines *lines, uint32_t n_partitions);
 void lines_close(struct lines *lines);

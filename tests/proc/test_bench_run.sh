@@ -63,6 +63,17 @@ if [ ! -e "$bin/../lib/libdfi-ofi.so" ]; then
 	grep -q 'DFI_OFI' "$tmp/out" || fail "B10 has no reason: $(cat "$tmp/out")"
 fi
 
+# The joins by each MPI that is installed find what the join over flows finds.
+runs E14 --out "$tmp/join" --repeat 1
+for mpi in openmpi mpich; do
+	if [ -e "$bin/radix_join_$mpi" ] && command -v mpirun.$mpi > "$tmp/mpirun"; then
+		for name in $mpi $mpi-ready; do
+			grep -q "\"baseline\": \"$name\"" "$tmp/join/E14-join-radix.json" ||
+				fail "E14 has no row beside $name"
+		done
+	fi
+done
+
 # What is finished stays. What a stop has left, and other rounds, are run.
 before=$(stat -c %i B6-sequencer.json)
 echo '{"rows": [' > E8-memory.json
