@@ -29,6 +29,14 @@ enum dfi_event_type {
 	/* For sources: some source has evicted it (open.evict_after_ms). */
 	DFI_EVICTED,
 	DFI_MARK, /* the watermark has risen (dfi_target_watermark()) */
+	/*
+	 * Of targets, where routing is by keys: a partition has come, or is to
+	 * leave (dfi_partition_release()). seat and incarnation: the target
+	 * from which it comes, or to which it goes; DFI_ANY_SEAT and 0: nobody
+	 * is there to give it.
+	 */
+	DFI_GAINED,
+	DFI_LEAVING,
 };
 
 struct dfi_event {
@@ -42,18 +50,32 @@ struct dfi_event {
 	 * in all others.
 	 */
 	uint64_t value;
-	uint64_t reserved[3];
+	uint64_t epoch;     /* of the table of owners; rises with each */
+	uint32_t partition; /* of DFI_GAINED and DFI_LEAVING */
+	uint32_t spare;     /* 0 */
+	uint64_t reserved[1];
 };
 
 /*
  * Take the next event of a target. They are in order with its tuples: joined
  * before the first of a source, ended and lost behind the last, a mark behind
- * all that its sources pushed before their marks. While one is
- * next, calls that consume return -ENOMSG, which is not sticky, and lend
- * nothing. -EAGAIN: none is next.
+ * all that its sources pushed before their marks, gained before the first of a
+ * partition, leaving behind the last. While one is next, calls that consume
+ * return -ENOMSG, which is not sticky, and lend nothing. -EAGAIN: none is next.
  */
 DFI_API int dfi_target_event(
     struct dfi_target *target, struct dfi_event *event);
+
+/*
+ * Give a partition away whose DFI_LEAVING was taken: all its tuples so far were
+ * consumed, its state lies where its next owner finds it, and that one gets
+ * DFI_GAINED and then its next tuples. Until then these wait at their sources.
+ * A gained partition belongs to the target when its event was taken: restore
+ * its state before you consume again. A target without DFI_EVENTS gives and
+ * takes at once. -EINVAL: it does not leave. -ERANGE: no such partition.
+ */
+DFI_API int dfi_partition_release(
+    struct dfi_target *target, uint32_t partition);
 
 /*
  * Take an event of a source, about a target. Pushes do not return -ENOMSG: ask

@@ -195,7 +195,8 @@ struct dfi_flow_attr {
 				  commas; default the first field */
 	uint32_t radix_shift;  /* lowest key bit that counts */
 	uint32_t radix_bits;   /* number of key bits; 1..32 */
-	const int64_t *splits; /* n_targets - 1 of them, which ascend, signed
+	const int64_t *splits; /* n_targets - 1 of them (in open flows see
+				  open_flow.h), which ascend, signed
 				  or unsigned as the key is; are copied */
 	/* 0: chosen from goal, tuple size, caches and DFI_RING_MEMORY. */
 	uint32_t segment_size;  /* payload bytes of a ring's segment */

@@ -21,12 +21,12 @@ struct dfi_target;
  * Tell all targets that have not cancelled that the tuples pushed so far are
  * all up to value, which rises from mark to mark (dfi_target_watermark()).
  * Sends what is buffered. In a flow with DFI_WINDOW_MARKED it ends the source's
- * window. Waits until each target's ring has room, as a push does; after
- * -EAGAIN and -ETIMEDOUT no target has the mark: repeat it, or
- * dfi_source_close() fails. A span that is lent ends. Owner thread only. Not
- * sticky: -ERANGE: not above the last mark, or DFI_NO_MARK. -EPROTOTYPE: a
- * combiner flow whose windows end by themselves, or that has none. -EOPNOTSUPP:
- * multicast over RDMA, in this version.
+ * window. Waits until each target's ring has room, as a push does, and until no
+ * tuple waits for its partition's next owner; after -EAGAIN and -ETIMEDOUT no
+ * target has the mark: repeat it, or dfi_source_close() fails. A span that is
+ * lent ends. Owner thread only. Not sticky: -ERANGE: not above the last mark,
+ * or DFI_NO_MARK. -EPROTOTYPE: a combiner flow whose windows end by themselves,
+ * or that has none. -EOPNOTSUPP: multicast over RDMA, in this version.
  */
 DFI_API int dfi_source_mark(struct dfi_source *source, uint64_t value);
 

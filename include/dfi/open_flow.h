@@ -42,6 +42,13 @@ enum dfi_on_loss {
  * DFI_REPLICATE each target gets the tuples of a source from that segment on at
  * which the source has taken it over; the event DFI_JOINED says how many came
  * before (event.h). Its method is DFI_REPLICATION_NAIVE, also by default.
+ *
+ * A shuffle flow that routes by keys has partitions: its routing functions
+ * (route.h) choose one, and a table says which target owns it. Range routing
+ * has partitions - 1 splits, radix routing at most 2^radix_bits partitions.
+ * When targets come or go, as few move as balance. Tuples of one that moves
+ * wait at their source until its next owner has it; others flow. When
+ * hold_bytes are used up, a push waits as for a full ring.
  */
 struct dfi_open_attr {
 	uint32_t membership;  /* enum dfi_membership */
@@ -56,9 +63,13 @@ struct dfi_open_attr {
 	 * counts in dfi_source_dropped(); and not with DFI_ROUTE_ANY.
 	 */
 	uint32_t evict_after_ms;
-	uint32_t unused;      /* 0 */
-	uint64_t reserved[7]; /* 0 */
+	uint32_t partitions;  /* 0: the default below, or 2^radix_bits */
+	uint64_t hold_bytes;  /* of tuples that wait; 0: those of a ring */
+	uint64_t reserved[6]; /* 0 */
 };
+
+#define DFI_MAX_PARTITIONS 16384u
+#define DFI_DEFAULT_PARTITIONS 256u
 
 /* The index of an open that takes any free seat. -EBUSY: there is none. */
 #define DFI_ANY_SEAT UINT32_MAX

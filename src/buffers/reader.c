@@ -158,7 +158,9 @@ static inline const char *find_tuples(
 	bool mark = footer_is_mark(state);
 	const char *tuples;
 
-	if ((!used && !(g->parts & (SEGMENT_TARGETS | SEGMENT_MARK))) ||
+	if ((!used &&
+		!(g->parts &
+		    (SEGMENT_TARGETS | SEGMENT_MARK | SEGMENT_TABLES))) ||
 	    (mark ? g->parts & SEGMENT_MARK : used > g->segment_bytes) ||
 	    state & FOOTER_FLAGS & ~FOOTER_FLAG_SHIFTED)
 		return NULL;
@@ -237,6 +239,20 @@ static int read_mark(struct reader *reader, uint64_t mark, uint64_t used)
 	return 0;
 }
 
+/* A segment ends a table, has tuples, or both. */
+static int read_table(
+    struct reader *reader, const struct segment_header *header, uint64_t used)
+{
+	if (header->table ? header->table <= reader->table : !used)
+		return dfi__fail(-EBADMSG,
+		    "segment %lu of %lu bytes says table %lu, behind table %lu",
+		    (unsigned long)reader->seq, (unsigned long)used,
+		    (unsigned long)header->table, (unsigned long)reader->table);
+	if (header->table)
+		reader->table = header->table;
+	return 0;
+}
+
 /* Check the segment's header. *passes: the tuples are for other targets. */
 static int read_header(
     struct reader *reader, const char *tuples, uint64_t state, bool *passes)
@@ -258,6 +274,8 @@ static int read_header(
 		if (ret < 0)
 			return ret;
 	}
+	if (g->parts & SEGMENT_TABLES && !footer_is_mark(state))
+		return read_table(reader, header, footer_used(state));
 	return g->parts & SEGMENT_MARK
 	    ? read_mark(reader, header->mark, footer_used(state))
 	    : 0;

@@ -51,6 +51,7 @@ struct reader {
 	bool has_mark;   /* the segment taken last has it; for the owner */
 	/* For the owner: the first segment must be a mark, not taken yet. */
 	bool awaits_mark;
+	uint64_t table; /* the highest in headers; 0: none */
 	bool held;
 	struct segment_footer nothing; /* its head while it is paused */
 	bool lossy; /* segments may be lost; reader_take() tells of it */
@@ -156,7 +157,8 @@ int dfi__reader_take_other(
 
 /*
  * Lend the next segment, which is ready. *bytes is 0 if the segment is for
- * other targets or only has a mark. reader_release() gives the segment back.
+ * other targets, or only has a mark or a table. reader_release() gives the
+ * segment back.
  * -EBADMSG: the footer is not valid, or the tuples are damaged. -ENODATA, from
  * a lossy reader, once for each gap: reader->gap_count segments from gap_first
  * on were lost. reader_release() also gives lost segments back.

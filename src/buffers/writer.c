@@ -95,6 +95,8 @@ void dfi__writer_fill_header(
 		header->mark = writer->mark;
 	if (g->parts & SEGMENT_RECORDS)
 		header->records = writer->records;
+	if (g->parts & SEGMENT_TABLES)
+		header->table = writer->table;
 	if (g->parts & SEGMENT_CHECKSUM)
 		header->checksum = dfi__segment_checksum(
 		    g, tuples, footer_state(writer->seq, used, 0));

@@ -37,6 +37,7 @@ struct writer {
 	uint64_t targets;          /* the same */
 	uint64_t mark;             /* likewise: see struct segment_header */
 	uint64_t records;          /* the same */
+	uint64_t table;            /* the same */
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;
@@ -126,8 +127,8 @@ static always_inline int writer_open(struct writer *writer)
 
 /*
  * Send the first used bytes of the open segment. They are whole tuples. used
- * may be 0 only if the header excludes the target, or has a mark. A segment
- * outside of its slot is copied there.
+ * may be 0 only if the header excludes the target, or has a mark or a table. A
+ * segment outside of its slot is copied there.
  */
 int dfi__writer_publish(struct writer *writer, uint64_t used);
 

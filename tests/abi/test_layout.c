@@ -240,8 +240,9 @@ static void pin_flow_attributes(void)
 	PIN(dfi_open_attr, min_targets, 8, 4);
 	PIN(dfi_open_attr, on_loss, 12, 4);
 	PIN(dfi_open_attr, evict_after_ms, 16, 4);
-	PIN(dfi_open_attr, unused, 20, 4);
-	PIN(dfi_open_attr, reserved, 24, 56);
+	PIN(dfi_open_attr, partitions, 20, 4);
+	PIN(dfi_open_attr, hold_bytes, 24, 8);
+	PIN(dfi_open_attr, reserved, 32, 48);
 }
 
 static void pin_flow_needs(void)
@@ -452,7 +453,9 @@ static void pin_targets(void)
 	PIN(dfi_event, seat, 4, 4);
 	PIN(dfi_event, incarnation, 8, 8);
 	PIN(dfi_event, value, 16, 8);
-	PIN(dfi_event, reserved, 24, 24);
+	PIN(dfi_event, epoch, 24, 8);
+	PIN(dfi_event, partition, 32, 4);
+	PIN(dfi_event, reserved, 40, 8);
 
 	PIN_SIZE(dfi_gap, 24);
 	PIN(dfi_gap, first, 0, 8);

@@ -161,6 +161,7 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_target_fd(NULL), "target is NULL")                              \
 	X(VOID(dfi_target_query(target, NULL)), "stats is NULL")              \
 	X(dfi_target_seat(NULL), "target is NULL")                            \
+	X(dfi_partition_release(NULL, 0), "target is NULL")                   \
 	X(dfi_target_event(NULL, &out.event), "target is NULL")               \
 	X(dfi_target_event(target, NULL), "event is NULL")                    \
 	X(dfi_target_gap(NULL, &out.gap), "target is NULL")                   \

@@ -1090,9 +1090,8 @@ Test(open, who_has_not_asked_has_no_events)
 
 Test(open, what_is_not_there_is_refused)
 {
-	refuse(-EOPNOTSUPP, attr.routing = DFI_ROUTE_HASH, "routing 0",
+	refuse(-EOPNOTSUPP, attr.routing = DFI_ROUTE_FUNCTION, "routing 4",
 	    "DFI_ROUTE_DIRECT");
-	refuse(-EOPNOTSUPP, attr.routing = DFI_ROUTE_FUNCTION, "routing 4");
 	refuse(-EINVAL, attr.key = "key", "key");
 	refuse(-EOPNOTSUPP, attr.open.on_loss = DFI_ON_LOSS_REPLAY,
 	    "DFI_ON_LOSS_DROP");

@@ -925,5 +925,5 @@ Test(open_replicate, what_is_not_there_is_refused)
 	refuse(-EINVAL,
 	    (attr.open.membership = 0, attr.open.evict_after_ms = 100),
 	    "open.evict_after_ms", "DFI_MEMBERS_OPEN");
-	refuse(-E2BIG, attr.open.unused = 1, "reserved");
+	refuse(-E2BIG, attr.open.reserved[0] = 1, "reserved");
 }

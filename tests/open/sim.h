@@ -135,7 +135,7 @@ struct sim_end {
 	uint64_t tables_memory[128];
 	union {
 		struct {
-			struct open_source core;
+			struct keyed_source core;
 			struct open_resume resume;
 			uint64_t memory[64], resume_memory[2 * SIM_PARTITIONS];
 			struct sim_ring *rings[SIM_TARGETS];
@@ -147,7 +147,7 @@ struct sim_end {
 
 		} s;
 		struct {
-			struct open_target core;
+			struct keyed_target core;
 			struct open_watermark watermark;
 			struct open_inputs inputs[SIM_SOURCES];
 			uint64_t memory[128];

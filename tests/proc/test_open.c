@@ -348,3 +348,202 @@ Test(open, a_source_that_wakes_up_too_late_is_not_the_next_one)
 	cr_assert_eq(counts[1], 50);
 	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
 }
+
+/* ---- Partitions ---------------------------------------------------------- */
+
+#define PARTITIONS 64u
+
+static void create_keyed_flow(uint32_t on_loss)
+{
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_SHUFFLE,
+		.schema = &worker_schema,
+		.n_sources = SEATS,
+		.n_targets = SEATS,
+		.segment_size = SEGMENT * (uint32_t)sizeof(struct worker_tuple),
+		.segment_count = 64,
+		.open = {
+			.membership = DFI_MEMBERS_OPEN,
+			.on_loss = on_loss,
+			.partitions = PARTITIONS,
+		},
+	};
+
+	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+}
+
+/* The half that the target in this process gains first. */
+static bool moved[PARTITIONS];
+
+static bool moves(const struct worker_tuple *tuple)
+{
+	return moved[dfi_hash64_partition(tuple->key, PARTITIONS)];
+}
+
+/* Push numbered tuples; returns how many are of partitions that move. */
+static uint32_t push_numbered(
+    struct dfi_source *source, uint32_t first, uint32_t n)
+{
+	struct worker_tuple tuple;
+	uint32_t i, moving = 0;
+
+	for (i = first; i < first + n; i++) {
+		worker_make_tuple(0, i, &tuple);
+		cr_assert_eq(
+		    dfi_source_push(source, &tuple), 0, "%s", dfi_errmsg());
+		moving += moves(&tuple);
+	}
+	cr_assert_eq(dfi_source_flush(source), 0, "%s", dfi_errmsg());
+	return moving;
+}
+
+/* Take events until half of the partitions have come. */
+static void await_gained(struct dfi_target *target, bool note)
+{
+	struct dfi_event event;
+	uint32_t n = 0;
+
+	while (n < PARTITIONS / 2) {
+		if (dfi_target_event(target, &event) < 0 ||
+		    event.type != DFI_GAINED)
+			continue;
+		moved[event.partition] |= note;
+		n++;
+	}
+}
+
+/* Consume all, in order; returns those of partitions that have moved. */
+static uint32_t consume_numbered(struct dfi_target *target, uint32_t *others)
+{
+	const struct worker_tuple *tuple;
+	uint32_t last[PARTITIONS] = { 0 }, n = 0, p;
+	struct dfi_event event;
+	const void *at;
+	int ret;
+
+	*others = 0;
+	while ((ret = dfi_target_consume(target, &at)) != 0) {
+		if (ret == -ENOMSG) {
+			cr_assert_eq(dfi_target_event(target, &event), 0);
+			continue;
+		}
+		cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+		tuple = at;
+		p = dfi_hash64_partition(tuple->key, PARTITIONS);
+		cr_assert_gt(tuple->number, last[p]);
+		last[p] = tuple->number;
+		n += moves(tuple);
+		*others += !moves(tuple);
+	}
+	return n;
+}
+
+/* Once the source knows that a target with tuples is gone. */
+static uint64_t await_dropped(struct dfi_source *source)
+{
+	uint64_t n;
+
+	do
+		cr_assert_eq(dfi_source_dropped(source, &n), 0);
+	while (!n);
+	return n;
+}
+
+static struct dfi_target *open_with_events(uint32_t seat)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *target = NULL;
+
+	attr.flags = DFI_EVENTS;
+	attr.stall_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_target_open(dfi, FLOW, seat, &attr, &target), 0, "%s",
+	    dfi_errmsg());
+	return target;
+}
+
+Test(open, a_killed_owner_costs_its_own_tuples_only)
+{
+	uint32_t moving, got, others;
+	struct dfi_source *source;
+	struct dfi_target *other;
+	struct child owner;
+	uint64_t dropped;
+
+	create_keyed_flow(DFI_ON_LOSS_DROP);
+	spawn_held(&owner, "target:1", NULL);
+	source = open_source(0);
+	other = open_with_events(3);
+	await_gained(other, true);
+	moving = push_numbered(source, 0, 400);
+	child_expect(&owner, "target 1 held 107");
+	kill_child(&owner);
+	dropped = await_dropped(source);
+	await_gained(other, false);
+	moving += push_numbered(source, 400, 200);
+	cr_assert_eq(dfi_flow_finish(dfi, FLOW), 0);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	got = consume_numbered(other, &others);
+	cr_assert_eq(got, moving, "%u of %u", got, moving);
+	/* The owner had taken HELD, and given some of these back. */
+	cr_assert_leq(got + others + dropped, 600);
+	cr_assert_geq(got + others + dropped, 600 - HELD);
+	cr_assert_eq(dfi_target_close(other), 0, "%s", dfi_errmsg());
+}
+
+/* It can't release, so its death ends the wait (H7). */
+Test(open, an_owner_that_dies_in_a_hand_over_ends_it)
+{
+	struct dfi_source *source;
+	struct dfi_target *other;
+	uint32_t got, others;
+	struct child owner;
+	uint64_t dropped;
+
+	create_keyed_flow(DFI_ON_LOSS_DROP);
+	spawn_held(&owner, "target:1", NULL);
+	source = open_source(0);
+	push_numbered(source, 0, 400);
+	child_expect(&owner, "target 1 held 107");
+	child_signal(&owner, SIGSTOP);
+	other = open_with_events(3);
+	/* Some go to the first owner still, and others wait. */
+	push_numbered(source, 400, 200);
+	kill_child(&owner);
+	dropped = await_dropped(source);
+	/* What was to move, and then the rest. */
+	await_gained(other, false);
+	await_gained(other, false);
+	push_numbered(source, 600, 200);
+	cr_assert_eq(dfi_flow_finish(dfi, FLOW), 0);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	got = consume_numbered(other, &others);
+	cr_assert_geq(got + others, 200);
+	cr_assert_leq(got + others + dropped, 800);
+	cr_assert_geq(got + others + dropped, 800 - HELD);
+	cr_assert_eq(dfi_target_close(other), 0, "%s", dfi_errmsg());
+}
+
+Test(open, a_killed_owner_fails_its_sources_if_the_flow_says_so)
+{
+	struct worker_tuple tuple;
+	struct dfi_source *source;
+	struct child owner;
+	uint32_t i = 0;
+	int ret;
+
+	create_keyed_flow(DFI_ON_LOSS_FAIL);
+	spawn_held(&owner, "target:1", NULL);
+	source = open_source(0);
+	push_numbered(source, 0, 200);
+	child_expect(&owner, "target 1 held 107");
+	kill_child(&owner);
+	do {
+		worker_make_tuple(0, i++, &tuple);
+		ret = dfi_source_push(source, &tuple);
+	} while (!ret);
+	cr_assert_eq(ret, -ECONNRESET, "%s", dfi_errmsg());
+	cr_assert_not_null(
+	    strstr(dfi_errmsg(), "target 1"), "%s", dfi_errmsg());
+	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
+}

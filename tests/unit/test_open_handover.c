@@ -24,8 +24,8 @@ struct endpoint {
 	struct open_seat seat_memory[SOURCES + TARGETS];
 	struct open_seats seats;
 	struct open_tables tables;
-	struct open_source source;
-	struct open_target target;
+	struct keyed_source source;
+	struct keyed_target target;
 	struct open_pair pairs[SOURCES];
 	void *memory[2];
 };
@@ -185,7 +185,7 @@ static void mark(struct endpoint *target)
 
 Test(open_handover, a_partition_is_marked_released_taken_and_sent)
 {
-	struct open_source *s = &source->source;
+	struct keyed_source *s = &source->source;
 
 	cr_assert_eq(propose(new), OPEN_ADOPTED);
 	cr_assert_eq(open_source_route(s, 0), OPEN_NOBODY);
@@ -281,7 +281,7 @@ Test(open_handover, a_source_that_has_ended_owes_no_mark)
 
 Test(open_handover, the_death_of_the_old_owner_ends_the_wait)
 {
-	struct open_source *s = &source->source;
+	struct keyed_source *s = &source->source;
 
 	propose(new);
 	cr_assert_eq(leave(OPEN_TARGET, 0, 0), 0);
@@ -304,7 +304,7 @@ Test(open_handover, the_death_of_the_old_owner_ends_the_wait)
 
 Test(open_handover, the_death_of_the_new_owner_brings_the_partition_back)
 {
-	struct open_source *s = &source->source;
+	struct keyed_source *s = &source->source;
 
 	propose(new);
 	leave(OPEN_TARGET, 1, 0);
@@ -326,7 +326,7 @@ Test(open_handover, the_death_of_the_new_owner_brings_the_partition_back)
 /* A tuple that is taken back waits, though its partition has an owner (R2). */
 Test(open_handover, what_is_taken_back_goes_first)
 {
-	struct open_source *s = &source->source;
+	struct keyed_source *s = &source->source;
 
 	dfi__open_source_wait(s, 3);
 	cr_assert_eq(open_source_route(s, 3), OPEN_NOBODY);

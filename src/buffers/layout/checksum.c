@@ -10,6 +10,7 @@
 #define SPREAD_TARGETS UINT64_C(0xd6e8feb86659fd93)
 #define SPREAD_MARK UINT64_C(0xa0761d6478bd642f)
 #define SPREAD_RECORDS UINT64_C(0xe7037ed1a0b428db)
+#define SPREAD_TABLE UINT64_C(0x8ebc6af09c88c6e3)
 
 uint64_t dfi__segment_checksum(
     const struct ring_geometry *geometry, const char *payload, uint64_t state)
@@ -23,6 +24,8 @@ uint64_t dfi__segment_checksum(
 		    segment_header(geometry, payload)->targets;
 	if (geometry->parts & SEGMENT_MARK)
 		seed += SPREAD_MARK * segment_header(geometry, payload)->mark;
+	if (geometry->parts & SEGMENT_TABLES)
+		seed += SPREAD_TABLE * segment_header(geometry, payload)->table;
 	if (geometry->parts & SEGMENT_RECORDS)
 		seed += SPREAD_RECORDS *
 		    segment_header(geometry, payload)->records;

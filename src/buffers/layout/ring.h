@@ -21,6 +21,7 @@ enum segment_parts {
 	SEGMENT_TARGETS = 4,
 	SEGMENT_MARK = 8,
 	SEGMENT_RECORDS = 16,
+	SEGMENT_TABLES = 32,
 };
 
 struct ring_geometry {

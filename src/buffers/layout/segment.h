@@ -25,8 +25,8 @@
  * The payload of a segment without tuples may be a mark (FOOTER_MARK).
  *
  * Slots have a segment_header only if the flow is verified or ordered, has
- * target sets or windows, or is combined at its sources. The header travels
- * with the payload, as its first cache line.
+ * target sets, windows or partitions, or is combined at its sources. The header
+ * travels with the payload, as its first cache line.
  *
  * transport/footer.h defines the bits of a footer, and the side on which it
  * stands (enum footer_side). A slot's footer is at a fixed offset: right behind
@@ -61,6 +61,7 @@ struct segment_header {
 	 * whole tuples and counted as tuples.
 	 */
 	uint64_t records;
+	uint64_t table; /* that its source goes by from here on; 0: as before */
 };
 static_assert(sizeof(struct segment_header) == CACHE_LINE, "segment header");
 

@@ -227,6 +227,7 @@ static int check_geometry(const struct flow *flow)
 static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
 {
 	size_t splits_size;
+	uint32_t n_splits;
 
 	flow->kind = attr->kind;
 	flow->goal = attr->goal;
@@ -249,10 +250,10 @@ static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
 	if (!flow->schema)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
-	if (!attr->splits || attr->routing != DFI_ROUTE_RANGE ||
-	    attr->n_targets == 1)
+	n_splits = dfi__open_ways(attr) - 1;
+	if (!attr->splits || attr->routing != DFI_ROUTE_RANGE || !n_splits)
 		return 0;
-	splits_size = (attr->n_targets - 1) * sizeof(flow->splits[0]);
+	splits_size = n_splits * sizeof(flow->splits[0]);
 	flow->splits = malloc(splits_size);
 	if (!flow->splits)
 		return dfi__fail(

@@ -7,8 +7,10 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/error_list.h"
+#include "base/bits.h"
 #include "flows/context/context.h"
 #include "flows/descriptor/descriptor.h"
+#include "flows/open/table.h"
 #include "registry/client/client.h"
 #include "route.h"
 
@@ -20,6 +22,8 @@ static int check_closed(
 	    : attr->min_targets                ? "min_targets"
 	    : attr->on_loss                    ? "on_loss"
 	    : attr->evict_after_ms             ? "evict_after_ms"
+	    : attr->partitions                 ? "partitions"
+	    : attr->hold_bytes                 ? "hold_bytes"
 					       : NULL;
 
 	return member ? dfi__fail(-EINVAL,
@@ -71,9 +75,15 @@ static int check_replicate(
 	return 0;
 }
 
-/* Routing without keys has no partitions to move. */
 static int check_kind(const struct flow *flow, const struct dfi_flow_attr *attr)
 {
+	if ((flow->kind != DFI_SHUFFLE ||
+		!dfi__routing_is_keyed(flow->routing)) &&
+	    (attr->open.partitions || attr->open.hold_bytes))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.partitions and open.hold_bytes are for "
+		    "shuffle flows that route by keys: leave them 0",
+		    flow->name);
 	if (flow->kind == DFI_REPLICATE)
 		return check_replicate(flow, attr);
 	if (flow->kind != DFI_SHUFFLE)
@@ -82,21 +92,60 @@ static int check_kind(const struct flow *flow, const struct dfi_flow_attr *attr)
 		    "of kinds DFI_SHUFFLE and DFI_REPLICATE only: use one of "
 		    "these, or a closed flow",
 		    flow->name);
-	if (flow->routing != DFI_ROUTE_DIRECT &&
-	    flow->routing != DFI_ROUTE_ROUND_ROBIN &&
-	    flow->routing != DFI_ROUTE_ANY)
+	if (flow->routing == DFI_ROUTE_FUNCTION)
 		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': routing %u: in this version an open flow "
-		    "routes by DFI_ROUTE_DIRECT, DFI_ROUTE_ROUND_ROBIN or "
-		    "DFI_ROUTE_ANY: choose one, and partition in the "
-		    "application",
+		    "flow '%s': routing %u: in this version an open flow does "
+		    "not route by DFI_ROUTE_FUNCTION: use DFI_ROUTE_DIRECT and "
+		    "name the target, or route by keys",
 		    flow->name, flow->routing);
-	if (attr->key || attr->splits || attr->radix_bits || attr->radix_shift)
+	if (!dfi__routing_is_keyed(flow->routing) &&
+	    (attr->key || attr->splits || attr->radix_bits ||
+		attr->radix_shift))
 		return dfi__fail(-EINVAL,
 		    "flow '%s': key, splits, radix_shift and radix_bits are "
-		    "for routing by keys, which open flows do not have: leave "
-		    "them 0",
+		    "for routing by keys: leave them 0",
 		    flow->name);
+	return 0;
+}
+
+uint32_t dfi__open_ways(const struct dfi_flow_attr *attr)
+{
+	uint32_t n = attr->open.partitions;
+
+	if (!attr->open.membership)
+		return attr->n_targets;
+	return !n ? DFI_DEFAULT_PARTITIONS
+		  : (uint32_t)min_u64(n, DFI_MAX_PARTITIONS);
+}
+
+/* A table says of each partition who owns it, and fits one registry value. */
+static int check_partitions(struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	uint32_t n = attr->open.partitions;
+
+	if (flow->kind != DFI_SHUFFLE || !dfi__routing_is_keyed(flow->routing))
+		return 0;
+	if (n > DFI_MAX_PARTITIONS ||
+	    dfi__open_table_bytes(dfi__open_ways(attr), flow->n_targets) >
+		TABLE_MAX_BYTES)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.partitions %u and n_targets %u: a flow "
+		    "has at most %u partitions, and fewer with many targets: "
+		    "a table of owners has at most %d bytes",
+		    flow->name, dfi__open_ways(attr), flow->n_targets,
+		    DFI_MAX_PARTITIONS, TABLE_MAX_BYTES);
+	if (attr->open.hold_bytes &&
+	    attr->open.hold_bytes < flow->schema->tuple_size)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.hold_bytes %lu has no room for a tuple, "
+		    "of %u bytes: raise it, or leave it 0",
+		    flow->name, (unsigned long)attr->open.hold_bytes,
+		    flow->schema->tuple_size);
+	flow->partitions = dfi__open_ways(attr);
+	if (flow->routing == DFI_ROUTE_RADIX && !n && flow->radix_bits)
+		flow->partitions = (uint32_t)min_u64(
+		    flow->partitions, UINT64_C(1) << flow->radix_bits);
+	flow->hold_bytes = attr->open.hold_bytes;
 	return 0;
 }
 
@@ -150,8 +199,7 @@ int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 	const struct dfi_open_attr *open = &attr->open;
 	int ret;
 
-	if (open->unused ||
-	    memcmp(open->reserved, none.reserved, sizeof(none.reserved)) != 0)
+	if (memcmp(open->reserved, none.reserved, sizeof(none.reserved)) != 0)
 		return dfi__fail(-E2BIG,
 		    "flow '%s': dfi_flow_attr.open.reserved is not 0: set it "
 		    "to 0, or use a newer library that knows the member",
@@ -163,6 +211,8 @@ int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 	if (!open->membership)
 		return check_closed(flow, open);
 	ret = check_kind(flow, attr);
+	if (!ret)
+		ret = check_partitions(flow, attr);
 	if (!ret)
 		ret = check_loss(flow, open->on_loss);
 	if (!ret)

@@ -13,4 +13,10 @@ struct flow;
  */
 int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr);
 
+/*
+ * dfi__flow_ways() of a declaration that was not checked; at most
+ * DFI_MAX_PARTITIONS or n_targets.
+ */
+uint32_t dfi__open_ways(const struct dfi_flow_attr *attr);
+
 #endif

@@ -70,12 +70,13 @@ static int check_radix(const struct flow *flow)
 		    "flow '%s': radix_bits %u at radix_shift %u are not 1 to "
 		    "32 bits of a 64-bit key",
 		    flow->name, flow->radix_bits, flow->radix_shift);
-	if (flow->n_targets > UINT64_C(1) << flow->radix_bits)
+	if (dfi__flow_ways(flow) > UINT64_C(1) << flow->radix_bits)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': radix_bits %u make %lu partitions, fewer than "
-		    "the %u targets",
+		    "the %u %s",
 		    flow->name, flow->radix_bits, 1ul << flow->radix_bits,
-		    flow->n_targets);
+		    dfi__flow_ways(flow),
+		    flow->partitions ? "of open.partitions" : "targets");
 	return 0;
 }
 
@@ -83,12 +84,12 @@ static int check_splits(const struct flow *flow, bool is_signed)
 {
 	uint32_t i;
 
-	if (flow->n_targets > 1 && !flow->splits)
+	if (dfi__flow_ways(flow) > 1 && !flow->splits)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': splits: DFI_ROUTE_RANGE needs n_targets - 1 "
-		    "of them",
-		    flow->name);
-	for (i = 1; i + 1 < flow->n_targets; i++)
+		    "flow '%s': splits: DFI_ROUTE_RANGE needs %s - 1 of them",
+		    flow->name,
+		    flow->partitions ? "open.partitions" : "n_targets");
+	for (i = 1; i + 1 < dfi__flow_ways(flow); i++)
 		if (is_signed ? flow->splits[i] <= flow->splits[i - 1]
 			      : (uint64_t)flow->splits[i] <=
 			    (uint64_t)flow->splits[i - 1])
@@ -140,7 +141,7 @@ void dfi__router_init(
 
 	*router = (struct router){
 		.routing = flow->routing,
-		.n_targets = flow->n_targets,
+		.n_targets = dfi__flow_ways(flow),
 		.n_keys = flow->n_keys,
 		.radix_shift = flow->radix_shift,
 		.radix_bits = flow->radix_bits,

@@ -18,8 +18,8 @@ struct key_field {
 };
 
 struct router {
-	uint32_t routing; /* enum dfi_routing */
-	uint32_t n_targets;
+	uint32_t routing;   /* enum dfi_routing */
+	uint32_t n_targets; /* or partitions, of an open flow */
 	uint32_t n_keys;
 	struct key_field keys[DFI_MAX_KEYS];
 	uint32_t radix_shift, radix_bits;

@@ -79,6 +79,8 @@ struct flow {
 	uint32_t membership;      /* enum dfi_membership */
 	/* Of an open flow, resolved; or 0. */
 	uint32_t min_sources, min_targets, on_loss, evict_after_ms;
+	uint32_t partitions; /* likewise; 0: it does not route by keys */
+	uint64_t hold_bytes; /* likewise */
 	struct node creator;
 	/* The part that this struct describes. Not published. */
 	struct flow_part part;
@@ -231,6 +233,29 @@ static inline bool dfi__flow_has_groups(const struct flow *flow)
 {
 	return flow->kind == DFI_REPLICATE && flow->routing;
 }
+
+/* Whether a shuffle flow's routing is a function of keys. */
+static inline bool dfi__routing_is_keyed(uint32_t routing)
+{
+	return routing <= DFI_ROUTE_RANGE;
+}
+
+/* Whether an open flow has partitions. */
+static inline bool flow_is_partitioned(const struct flow *flow)
+{
+	return flow->membership && flow->kind == DFI_SHUFFLE &&
+	    dfi__routing_is_keyed(flow->routing);
+}
+
+/* How many ways a routing by keys has: targets, or an open flow's partitions.
+ */
+static inline uint32_t dfi__flow_ways(const struct flow *flow)
+{
+	return flow->partitions ? flow->partitions : flow->n_targets;
+}
+
+/* A value of the registry has no more. */
+#define TABLE_MAX_BYTES (64 << 10)
 
 /* Whether sources of a combiner flow combine. */
 static inline bool dfi__flow_combines(const struct flow *flow)

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "flows/aggregate/plan.h"
+#include "flows/open/table.h"
 #include "dfi_flow.pb-c.h"
 
 /* Bit for flows with a tree, whose rings are at their combiners. */
@@ -33,7 +34,7 @@
 	DO(max_groups) DO(window_tuples) DO(when_full) \
 	DO(combining) DO(combining_bytes) DO(fan_in) \
 	DO(membership) DO(min_sources) DO(min_targets) DO(on_loss) \
-	DO(evict_after_ms)
+	DO(evict_after_ms) DO(partitions) DO(hold_bytes)
 /* clang-format on */
 
 /* It also depends on the header that segments have. */
@@ -121,7 +122,7 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.tuple_size = flow->schema->tuple_size;
 	message.n_keys = flow->n_keys;
 	message.keys = (uint32_t *)flow->keys;
-	message.n_splits = flow->splits ? flow->n_targets - 1 : 0;
+	message.n_splits = flow->splits ? dfi__flow_ways(flow) - 1 : 0;
 	message.splits = flow->splits;
 	message.checksums = flow->verify == DFI_VERIFY_CHECKSUM;
 	message.multicast_address = (char *)flow->multicast_address;
@@ -207,28 +208,38 @@ static int schema_from_message(
 	return ret;
 }
 
+static bool partitions_are_sane(const struct flow *flow)
+{
+	if (!flow_is_partitioned(flow))
+		return !flow->partitions && !flow->hold_bytes;
+	return flow->partitions && flow->partitions <= DFI_MAX_PARTITIONS &&
+	    (!flow->hold_bytes ||
+		flow->hold_bytes >= flow->schema->tuple_size) &&
+	    dfi__open_table_bytes(flow->partitions, flow->n_targets) <=
+	    TABLE_MAX_BYTES;
+}
+
 static bool membership_is_sane(const struct flow *flow)
 {
 	if (flow->membership == DFI_MEMBERS_CLOSED)
 		return !flow->min_sources && !flow->min_targets &&
-		    !flow->on_loss && !flow->evict_after_ms;
+		    !flow->on_loss && !flow->evict_after_ms &&
+		    !flow->partitions && !flow->hold_bytes;
 	if (flow->membership != DFI_MEMBERS_OPEN || flow->min_targets < 1 ||
 	    flow->min_targets > flow->n_targets ||
 	    flow->min_sources > flow->n_sources ||
 	    flow->on_loss > DFI_ON_LOSS_DROP)
 		return false;
-	if (flow->evict_after_ms &&
-	    (flow->on_loss != DFI_ON_LOSS_DROP ||
-		flow->routing == DFI_ROUTE_ANY))
+	if (!partitions_are_sane(flow) ||
+	    (flow->evict_after_ms &&
+		(flow->on_loss != DFI_ON_LOSS_DROP ||
+		    flow->routing == DFI_ROUTE_ANY)))
 		return false;
 	if (flow->kind == DFI_REPLICATE)
 		return flow->replication == DFI_REPLICATION_NAIVE &&
 		    !flow->ordered && !flow->routing &&
 		    flow->segment_count >= 2;
-	return flow->kind == DFI_SHUFFLE &&
-	    (flow->routing == DFI_ROUTE_DIRECT ||
-		flow->routing == DFI_ROUTE_ROUND_ROBIN ||
-		flow->routing == DFI_ROUTE_ANY);
+	return flow->kind == DFI_SHUFFLE && flow->routing != DFI_ROUTE_FUNCTION;
 }
 
 /* Radix and range routing load one integer, whatever the key's type. */
@@ -241,7 +252,7 @@ static bool routing_is_sane(const struct flow *flow)
 	return flow->n_keys == 1 &&
 	    dfi__type_is_integer(flow->schema->fields[flow->keys[0]].type) &&
 	    (flow->routing == DFI_ROUTE_RADIX || flow->splits ||
-		flow->n_targets == 1);
+		dfi__flow_ways(flow) == 1);
 }
 
 static bool groups_are_sane(const struct flow *flow)
@@ -347,7 +358,7 @@ static int splits_from_message(const DfiFlow__Flow *message, struct flow *flow)
 
 	if (!message->n_splits)
 		return 0;
-	if (message->n_splits != (size_t)flow->n_targets - 1)
+	if (message->n_splits != (size_t)dfi__flow_ways(flow) - 1)
 		return -EBADMSG;
 	flow->splits = malloc(size);
 	if (!flow->splits)

@@ -79,6 +79,12 @@ int dfi__source_check_free(const struct dfi_source *source)
 
 int dfi__source_no_target(const struct dfi_source *source, uint32_t target)
 {
+	if (source->flow.partitions)
+		return dfi__fail(-ERANGE,
+		    "flow '%s': %s %u: target %u: in this version an open flow "
+		    "with partitions takes tuples by dfi_source_push() and "
+		    "dfi_source_push_batch() only, which route by the key",
+		    source->flow.name, SOURCE_ID(source), target);
 	if (!source->head.n_targets)
 		return dfi__fail(-ERANGE,
 		    "flow '%s': %s %u: target %u: each tuple of a "

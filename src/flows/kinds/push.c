@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "base/compiler.h"
 #include "base/error.h"
+#include "open/keyed.h"
 #include "shuffle/partition.h"
 #include "shuffle/target_list.h"
 
@@ -56,6 +57,8 @@ static int push_routed(struct dfi_source *source, const void *tuple)
 	uint32_t target, next = router->next;
 	int ret;
 
+	if (unlikely(source->flow.partitions))
+		return dfi__keyed_push(source, tuple);
 	if (unlikely(source->replica_writer != NULL))
 		return dfi_source_push_set(source,
 		    router->set_function(
@@ -218,7 +221,9 @@ int dfi_source_push_batch(
 		ret = check_batch(source, tuples, n);
 	if (ret < 0)
 		return ret;
-	if (source->head.inline_routing == DFI_INLINE_ONE ||
+	if (source->flow.partitions) {
+		taken = dfi__keyed_push_batch(source, tuples, n, &ret);
+	} else if (source->head.inline_routing == DFI_INLINE_ONE ||
 	    dfi__partitions(source)) {
 		taken = batch_held(source, tuples, n, &ret);
 	} else {

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "flows/context/context.h"
 #include "flows/open/keys.h"
+#include "tables_watch.h"
 #include "registry/client/client.h"
 
 /* The names of evicted endpoints' keys begin so. */
@@ -222,6 +223,8 @@ static void see_key(
 		see_seat(watch, OPEN_SOURCE, key.source, event);
 	else if (key.kind == OPEN_KEY_TARGET)
 		see_seat(watch, OPEN_TARGET, key.target, event);
+	else if (watch->tables)
+		dfi__tables_watch_see(watch, &key, event);
 }
 
 void dfi__seat_watch_see(
@@ -232,7 +235,7 @@ void dfi__seat_watch_see(
 		see_connection(watch, event->type == REGISTRY_BACK);
 	else if (event->type == REGISTRY_PUT || event->type == REGISTRY_DELETE)
 		see_key(watch, event);
-	pthread_cond_broadcast(&watch->changed);
+	seat_watch_call(watch);
 	pthread_mutex_unlock(&watch->lock);
 }
 
@@ -269,7 +272,7 @@ static void on_flow_event(void *arg, const struct registry_event *event)
 	pthread_mutex_lock(&watch->lock);
 	watch->removed |= !ours && !event->replaced;
 	watch->finished |= watch->removed;
-	pthread_cond_broadcast(&watch->changed);
+	seat_watch_call(watch);
 	pthread_mutex_unlock(&watch->lock);
 }
 
@@ -297,7 +300,7 @@ static int init(struct seat_watch *watch, struct dfi *dfi,
 	watch->put_out = calloc(watch->n_others, sizeof(watch->put_out[0]));
 	watch->withdrawn = calloc(watch->n_others, sizeof(watch->withdrawn[0]));
 	if (!watch->memory || !watch->pairs || !watch->put_out ||
-	    !watch->withdrawn) {
+	    !watch->withdrawn || dfi__tables_watch_new(watch)) {
 		free(watch->memory);
 		free(watch->pairs);
 		free(watch->put_out);
@@ -508,6 +511,7 @@ int dfi__seat_watch_evict(struct seat_watch *watch, uint32_t seat,
 void dfi__seat_watch_close(struct seat_watch *watch)
 {
 	bool evicted;
+	bool last = dfi__tables_watch_leave(watch);
 
 	dfi__client_unwatch(watch->flow_watch);
 	pthread_mutex_lock(&watch->lock);
@@ -517,8 +521,11 @@ void dfi__seat_watch_close(struct seat_watch *watch)
 		dfi__client_leave(watch->watch, watch->key);
 	else
 		dfi__client_unwatch(watch->watch);
+	if (last)
+		dfi__tables_watch_forget(watch);
 	pthread_cond_destroy(&watch->changed);
 	pthread_mutex_destroy(&watch->lock);
+	free(watch->tables);
 	free(watch->memory);
 	free(watch->pairs);
 	free(watch->put_out);

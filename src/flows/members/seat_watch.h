@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include "flows/descriptor/descriptor.h"
 #include "flows/open/seats.h"
+#include "flows/open/table.h"
 
 struct dfi;
 struct registry_watch;
@@ -37,10 +38,13 @@ struct seat_watch {
 	 * which its holders have attached, the latest first.
 	 */
 	uint64_t (*pairs)[SEAT_WATCH_PAIRS];
-	uint64_t *put_out;    /* of each: the last holder that was evicted */
-	uint32_t evictor;     /* the source that has evicted this endpoint */
-	bool has_evictor;     /* ... if that is known */
-	uint64_t *withdrawn;  /* the last pair that this endpoint has left */
+	uint64_t *put_out;   /* of each: the last holder that was evicted */
+	uint32_t evictor;    /* the source that has evicted this endpoint */
+	bool has_evictor;    /* ... if that is known */
+	uint64_t *withdrawn; /* the last pair that this endpoint has left */
+	uint32_t news;       /* counts what the helper should look at */
+	/* Of a flow with partitions: who owns them, else NULL. */
+	struct open_tables *tables;
 	bool removed;         /* the flow: nobody comes any more */
 	bool finished;        /* no sources come any more */
 	uint64_t finished_at; /* ... that have a later revision */
@@ -103,5 +107,12 @@ static inline uint64_t seat_watch_holder(
 struct registry_event;
 void dfi__seat_watch_see(
     struct seat_watch *watch, const struct registry_event *event);
+
+/* Make the helper look once more. Under the lock. */
+static inline void seat_watch_call(struct seat_watch *watch)
+{
+	watch->news++;
+	pthread_cond_broadcast(&watch->changed);
+}
 
 #endif

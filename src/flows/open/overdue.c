@@ -3,8 +3,8 @@
 #include "flows/open/overdue.h"
 
 /* Note when each step has begun. */
-static void follow(
-    struct open_overdue *overdue, const struct open_target *target, int64_t now)
+static void follow(struct open_overdue *overdue,
+    const struct keyed_target *target, int64_t now)
 {
 	const struct open_table *table = &target->tables->newest;
 	uint32_t p;
@@ -23,14 +23,14 @@ static void follow(
 	overdue->released = now;
 }
 
-static bool is_active(const struct open_target *target)
+static bool is_active(const struct keyed_target *target)
 {
 	return target->tables->newest.number && target->seats->begun &&
 	    !target->seats->evicted;
 }
 
 /* Whether this target waits for marks. */
-static bool misses_marks(const struct open_target *target)
+static bool misses_marks(const struct keyed_target *target)
 {
 	const struct open_table *table = &target->tables->newest;
 	uint32_t p, own = target->seats->own_seat;
@@ -45,7 +45,7 @@ static bool misses_marks(const struct open_target *target)
 }
 
 bool dfi__open_overdue_source(struct open_overdue *overdue,
-    const struct open_target *target, int64_t now, int64_t limit,
+    const struct keyed_target *target, int64_t now, int64_t limit,
     uint32_t *source)
 {
 	if (!is_active(target))
@@ -60,7 +60,7 @@ bool dfi__open_overdue_source(struct open_overdue *overdue,
 }
 
 bool dfi__open_overdue_target(struct open_overdue *overdue,
-    const struct open_target *target, int64_t now, int64_t limit,
+    const struct keyed_target *target, int64_t now, int64_t limit,
     uint32_t *seat)
 {
 	const struct open_tables *tables = target->tables;

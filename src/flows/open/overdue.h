@@ -22,7 +22,7 @@ struct open_overdue {
  * limit: of one step of a hand-over.
  */
 bool dfi__open_overdue_source(struct open_overdue *overdue,
-    const struct open_target *target, int64_t now, int64_t limit,
+    const struct keyed_target *target, int64_t now, int64_t limit,
     uint32_t *source);
 
 /*
@@ -30,7 +30,7 @@ bool dfi__open_overdue_source(struct open_overdue *overdue,
  * release, or not taken in the time of one after all was released.
  */
 bool dfi__open_overdue_target(struct open_overdue *overdue,
-    const struct open_target *target, int64_t now, int64_t limit,
+    const struct keyed_target *target, int64_t now, int64_t limit,
     uint32_t *seat);
 
 #endif

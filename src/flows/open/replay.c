@@ -36,7 +36,7 @@ void dfi__open_inputs_mark(
 }
 
 void dfi__open_inputs_ack(
-    struct open_inputs *inputs, const struct open_target *target)
+    struct open_inputs *inputs, const struct keyed_target *target)
 {
 	uint32_t p;
 

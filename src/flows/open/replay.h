@@ -42,7 +42,7 @@ void dfi__open_inputs_mark(
  * source, or were taken back.
  */
 void dfi__open_inputs_ack(
-    struct open_inputs *inputs, const struct open_target *target);
+    struct open_inputs *inputs, const struct keyed_target *target);
 
 /* Whether a tuple is lent. False: it was seen, and is dropped (R3). */
 static inline bool open_inputs_lend(

@@ -17,7 +17,7 @@ size_t dfi__open_source_size(uint32_t n_partitions, uint32_t n_targets)
 	    align_up(sizeof(uint32_t) * (size_t)n_partitions, 8);
 }
 
-void dfi__open_source_init(struct open_source *source,
+void dfi__open_source_init(struct keyed_source *source,
     const struct open_seats *seats, const struct open_tables *tables,
     void *memory)
 {
@@ -38,7 +38,7 @@ void dfi__open_source_init(struct open_source *source,
 		source->owners[p] = source->routes[p] = OPEN_NOBODY;
 }
 
-static void set_route(struct open_source *source, uint32_t p)
+static void set_route(struct keyed_source *source, uint32_t p)
 {
 	source->routes[p] = source->waiting[p] && !OPEN_BUG(OVERTAKE)
 	    ? OPEN_NOBODY
@@ -46,7 +46,7 @@ static void set_route(struct open_source *source, uint32_t p)
 }
 
 /* Marks are for those that must release partitions. */
-static void owe_marks(struct open_source *source)
+static void owe_marks(struct keyed_source *source)
 {
 	const struct open_table *table = &source->tables->newest;
 	uint32_t p;
@@ -59,7 +59,7 @@ static void owe_marks(struct open_source *source)
 }
 
 /* Who is gone gets no mark. */
-static void forget_marks(struct open_source *source)
+static void forget_marks(struct keyed_source *source)
 {
 	const struct open_table *table = &source->tables->newest;
 	uint32_t t;
@@ -71,7 +71,7 @@ static void forget_marks(struct open_source *source)
 			source->owed[t] = 0;
 }
 
-static uint16_t owner_of(const struct open_source *source, uint32_t p)
+static uint16_t owner_of(const struct keyed_source *source, uint32_t p)
 {
 	const struct open_tables *tables = source->tables;
 
@@ -82,7 +82,7 @@ static uint16_t owner_of(const struct open_source *source, uint32_t p)
 	return dfi__open_owner(tables, source->seats, p);
 }
 
-unsigned dfi__open_source_learn(struct open_source *source)
+unsigned dfi__open_source_learn(struct keyed_source *source)
 {
 	const struct open_table *table = &source->tables->newest;
 	unsigned steps = 0;
@@ -107,26 +107,26 @@ unsigned dfi__open_source_learn(struct open_source *source)
 	return steps;
 }
 
-void dfi__open_source_wait(struct open_source *source, uint32_t partition)
+void dfi__open_source_wait(struct keyed_source *source, uint32_t partition)
 {
 	source->waiting[partition]++;
 	source->n_waiting++;
 	set_route(source, partition);
 }
 
-void dfi__open_source_sent(struct open_source *source, uint32_t partition)
+void dfi__open_source_sent(struct keyed_source *source, uint32_t partition)
 {
 	source->waiting[partition]--;
 	source->n_waiting--;
 	set_route(source, partition);
 }
 
-void dfi__open_source_marked(struct open_source *source, uint32_t target)
+void dfi__open_source_marked(struct keyed_source *source, uint32_t target)
 {
 	source->owed[target] = 0;
 }
 
-uint64_t dfi__open_source_settled(const struct open_source *source)
+uint64_t dfi__open_source_settled(const struct keyed_source *source)
 {
 	const struct open_tables *tables = source->tables;
 

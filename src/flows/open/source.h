@@ -12,7 +12,7 @@
 
 #include "flows/open/table.h"
 
-struct open_source {
+struct keyed_source {
 	const struct open_seats *seats;
 	const struct open_tables *tables;
 	uint64_t adopted; /* the number of a table; 0: none yet */
@@ -28,7 +28,7 @@ struct open_source {
 };
 
 size_t dfi__open_source_size(uint32_t n_partitions, uint32_t n_targets);
-void dfi__open_source_init(struct open_source *source,
+void dfi__open_source_init(struct keyed_source *source,
     const struct open_seats *seats, const struct open_tables *tables,
     void *memory);
 
@@ -47,11 +47,11 @@ enum open_source_step {
  * (R2), call dfi__open_source_wait() for each of them before the next change is
  * given.
  */
-unsigned dfi__open_source_learn(struct open_source *source);
+unsigned dfi__open_source_learn(struct keyed_source *source);
 
 /* The seat to which a pushed tuple goes, or OPEN_NOBODY: it waits. */
 static inline uint16_t open_source_route(
-    const struct open_source *source, uint32_t partition)
+    const struct keyed_source *source, uint32_t partition)
 {
 	return source->routes[partition];
 }
@@ -60,35 +60,35 @@ static inline uint16_t open_source_route(
  * A tuple waits: behind those of its partition that wait, or, if it was taken
  * back, in front of them.
  */
-void dfi__open_source_wait(struct open_source *source, uint32_t partition);
+void dfi__open_source_wait(struct keyed_source *source, uint32_t partition);
 
 /*
  * The seat to which the first tuple of the partition that waits may go, or
  * OPEN_NOBODY. When it has been sent, or was given up, it waits no more.
  */
 static inline uint16_t open_source_owner(
-    const struct open_source *source, uint32_t partition)
+    const struct keyed_source *source, uint32_t partition)
 {
 	return source->owners[partition];
 }
-void dfi__open_source_sent(struct open_source *source, uint32_t partition);
+void dfi__open_source_sent(struct keyed_source *source, uint32_t partition);
 
 /*
  * The table whose mark is owed to a target, behind all that was sent to it, or
  * 0. Other tuples may go before or behind.
  */
 static inline uint64_t open_source_owes(
-    const struct open_source *source, uint32_t target)
+    const struct keyed_source *source, uint32_t target)
 {
 	return source->owed[target];
 }
-void dfi__open_source_marked(struct open_source *source, uint32_t target);
+void dfi__open_source_marked(struct keyed_source *source, uint32_t target);
 
 /*
  * Whether the application's marks may go out: they may not overtake tuples that
  * wait.
  */
-static inline bool open_source_may_mark(const struct open_source *source)
+static inline bool open_source_may_mark(const struct keyed_source *source)
 {
 	return source->n_waiting == 0;
 }
@@ -99,7 +99,7 @@ static inline bool open_source_may_mark(const struct open_source *source)
  * or before it that all tuples up to its input position were sent to their
  * owner (R4).
  */
-uint64_t dfi__open_source_settled(const struct open_source *source);
+uint64_t dfi__open_source_settled(const struct keyed_source *source);
 
 /* Where a source that returns begins: R4. */
 struct open_resume {

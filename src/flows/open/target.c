@@ -15,7 +15,7 @@ size_t dfi__open_target_size(uint32_t n_sources, uint32_t n_partitions)
 	    align_up(n_partitions, 8);
 }
 
-void dfi__open_target_init(struct open_target *target,
+void dfi__open_target_init(struct keyed_target *target,
     const struct open_seats *seats, const struct open_tables *tables,
     void *memory)
 {
@@ -39,7 +39,7 @@ void dfi__open_target_init(struct open_target *target,
 }
 
 void dfi__open_target_join(
-    struct open_target *target, struct open_pair *pair, uint32_t source)
+    struct keyed_target *target, struct open_pair *pair, uint32_t source)
 {
 	const struct open_seat *seat =
 	    &target->seats->seats[OPEN_SOURCE][source];
@@ -51,7 +51,7 @@ void dfi__open_target_join(
 	target->pairs[source] = pair;
 }
 
-static void end(struct open_target *target, struct open_pair *pair,
+static void end(struct keyed_target *target, struct open_pair *pair,
     enum open_pair_state state)
 {
 	target->n_rests -= pair->state == OPEN_PAIR_REST;
@@ -64,7 +64,7 @@ static enum open_pair_state end_of(const struct open_pair *pair)
 	return pair->done ? OPEN_PAIR_ENDED : OPEN_PAIR_LOST;
 }
 
-void dfi__open_target_gone(struct open_target *target, struct open_pair *pair,
+void dfi__open_target_gone(struct keyed_target *target, struct open_pair *pair,
     enum open_event_type why, uint64_t segments)
 {
 	if (target->pairs[pair->source] == pair)
@@ -76,7 +76,7 @@ void dfi__open_target_gone(struct open_target *target, struct open_pair *pair,
 	end(target, pair, segments ? OPEN_PAIR_REST : end_of(pair));
 }
 
-void dfi__open_target_took(struct open_target *target, struct open_pair *pair)
+void dfi__open_target_took(struct keyed_target *target, struct open_pair *pair)
 {
 	if (pair->state == OPEN_PAIR_REST && --pair->rest == 0)
 		end(target, pair, end_of(pair));
@@ -87,12 +87,12 @@ void dfi__open_target_marked(struct open_pair *pair, uint64_t table)
 	pair->marked = max_u64(pair->marked, table);
 }
 
-void dfi__open_target_ended(struct open_target *target, struct open_pair *pair)
+void dfi__open_target_ended(struct keyed_target *target, struct open_pair *pair)
 {
 	end(target, pair, OPEN_PAIR_ENDED);
 }
 
-bool dfi__open_target_misses(const struct open_target *target, uint32_t source)
+bool dfi__open_target_misses(const struct keyed_target *target, uint32_t source)
 {
 	const struct open_table *table = &target->tables->newest;
 	const struct open_pair *pair = target->pairs[source];
@@ -102,7 +102,7 @@ bool dfi__open_target_misses(const struct open_target *target, uint32_t source)
 }
 
 /* H6: whether all that was sent before the newest table is taken. */
-static bool has_all(const struct open_target *target)
+static bool has_all(const struct keyed_target *target)
 {
 	uint32_t i;
 
@@ -115,7 +115,7 @@ static bool has_all(const struct open_target *target)
 }
 
 static void set_state(
-    struct open_target *target, uint32_t p, enum open_partition_state state)
+    struct keyed_target *target, uint32_t p, enum open_partition_state state)
 {
 	enum open_partition_state last = target->states[p];
 
@@ -126,7 +126,7 @@ static void set_state(
 	target->states[p] = (uint8_t)state;
 }
 
-void dfi__open_target_learn(struct open_target *target)
+void dfi__open_target_learn(struct keyed_target *target)
 {
 	const struct open_seats *seats = target->seats;
 	const struct open_table *table = &target->tables->newest;
@@ -160,7 +160,7 @@ void dfi__open_target_learn(struct open_target *target)
 }
 
 bool dfi__open_target_event(
-    struct open_target *target, uint32_t *partition, bool *leaves)
+    struct keyed_target *target, uint32_t *partition, bool *leaves)
 {
 	uint32_t p;
 
@@ -181,7 +181,7 @@ static void set_bit(uint64_t *bits, uint32_t p)
 	bits[p / 64] |= UINT64_C(1) << p % 64;
 }
 
-bool dfi__open_target_take(struct open_target *target, uint32_t partition)
+bool dfi__open_target_take(struct keyed_target *target, uint32_t partition)
 {
 	if (target->states[partition] != OPEN_GAINED)
 		return false;
@@ -191,7 +191,7 @@ bool dfi__open_target_take(struct open_target *target, uint32_t partition)
 	return true;
 }
 
-bool dfi__open_target_release(struct open_target *target, uint32_t partition)
+bool dfi__open_target_release(struct keyed_target *target, uint32_t partition)
 {
 	if (target->states[partition] != OPEN_LEAVING)
 		return false;
@@ -202,7 +202,7 @@ bool dfi__open_target_release(struct open_target *target, uint32_t partition)
 }
 
 bool dfi__open_target_hand(
-    struct open_target *target, const struct open_hand **hand)
+    struct keyed_target *target, const struct open_hand **hand)
 {
 	bool changed = target->hand_changed;
 
@@ -211,7 +211,7 @@ bool dfi__open_target_hand(
 	return changed;
 }
 
-bool dfi__open_target_has_left(const struct open_target *target)
+bool dfi__open_target_has_left(const struct keyed_target *target)
 {
 	const struct open_seats *seats = target->seats;
 	const struct open_table *table = &target->tables->newest;

@@ -40,7 +40,7 @@ enum open_partition_state {
 	OPEN_LEAVING, /* the application stores it, and releases it */
 };
 
-struct open_target {
+struct keyed_target {
 	const struct open_seats *seats;
 	const struct open_tables *tables;
 	struct open_pair **pairs; /* of each source's seat; NULL: no holder */
@@ -56,13 +56,13 @@ struct open_target {
 };
 
 size_t dfi__open_target_size(uint32_t n_sources, uint32_t n_partitions);
-void dfi__open_target_init(struct open_target *target,
+void dfi__open_target_init(struct keyed_target *target,
     const struct open_seats *seats, const struct open_tables *tables,
     void *memory);
 
 /* A source has joined its seat: what it sends is part of this pair. */
 void dfi__open_target_join(
-    struct open_target *target, struct open_pair *pair, uint32_t source);
+    struct keyed_target *target, struct open_pair *pair, uint32_t source);
 
 /*
  * The pair's source is gone (OPEN_ENDED or OPEN_LOST). segments: how many have
@@ -70,48 +70,50 @@ void dfi__open_target_join(
  * arrives later. Once state is not OPEN_PAIR_REST, the caller may unmake the
  * pair.
  */
-void dfi__open_target_gone(struct open_target *target, struct open_pair *pair,
+void dfi__open_target_gone(struct keyed_target *target, struct open_pair *pair,
     enum open_event_type why, uint64_t segments);
 
 /* A segment of the pair was taken: all its tuples were lent. */
-void dfi__open_target_took(struct open_target *target, struct open_pair *pair);
+void dfi__open_target_took(struct keyed_target *target, struct open_pair *pair);
 
 /* A mark of a table was taken, or the end mark. */
 void dfi__open_target_marked(struct open_pair *pair, uint64_t table);
-void dfi__open_target_ended(struct open_target *target, struct open_pair *pair);
+void dfi__open_target_ended(
+    struct keyed_target *target, struct open_pair *pair);
 
 /* Whether a source has to mark the newest table at this target, and has not. */
-bool dfi__open_target_misses(const struct open_target *target, uint32_t source);
+bool dfi__open_target_misses(
+    const struct keyed_target *target, uint32_t source);
 
 /* Act on a change of the registry, a mark, or the end of a pair. */
-void dfi__open_target_learn(struct open_target *target);
+void dfi__open_target_learn(struct keyed_target *target);
 
 /*
  * The next partition that was gained, or that leaves (true in *leaves), as
  * event. False: there is none.
  */
 bool dfi__open_target_event(
-    struct open_target *target, uint32_t *partition, bool *leaves);
+    struct keyed_target *target, uint32_t *partition, bool *leaves);
 
 /*
  * The application takes a partition that was gained, or releases one that
  * leaves. False: it is not in that state.
  */
-bool dfi__open_target_take(struct open_target *target, uint32_t partition);
-bool dfi__open_target_release(struct open_target *target, uint32_t partition);
+bool dfi__open_target_take(struct keyed_target *target, uint32_t partition);
+bool dfi__open_target_release(struct keyed_target *target, uint32_t partition);
 
 /* Whether the "hand/" key has to be put; if so, with *hand. True once. */
 bool dfi__open_target_hand(
-    struct open_target *target, const struct open_hand **hand);
+    struct keyed_target *target, const struct open_hand **hand);
 
 /*
  * Whether a target that leaves has handed over all that it had, and no table
  * says that it owns anything.
  */
-bool dfi__open_target_has_left(const struct open_target *target);
+bool dfi__open_target_has_left(const struct keyed_target *target);
 
 static inline bool open_target_holds(
-    const struct open_target *target, uint32_t partition)
+    const struct keyed_target *target, uint32_t partition)
 {
 	return target->states[partition] >= OPEN_HELD;
 }

@@ -88,7 +88,7 @@ size_t dfi__open_positions_bytes(uint32_t n_partitions)
 }
 
 void dfi__open_positions_encode(const struct open_inputs *inputs,
-    const struct open_target *target, uint8_t *bytes)
+    const struct keyed_target *target, uint8_t *bytes)
 {
 	uint32_t p, n = inputs->n_partitions;
 

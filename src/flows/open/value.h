@@ -35,7 +35,7 @@ bool dfi__open_assign_decode(
  */
 size_t dfi__open_positions_bytes(uint32_t n_partitions);
 void dfi__open_positions_encode(const struct open_inputs *inputs,
-    const struct open_target *target, uint8_t *bytes);
+    const struct keyed_target *target, uint8_t *bytes);
 
 /* For dfi__open_resume_pair(). */
 bool dfi__open_positions_decode(const uint8_t *bytes, size_t size,

@@ -4,7 +4,7 @@
  * to, how full segments are sent, and what becomes of those of a target that
  * has left.
  */
-#include "open_source.h"
+#include "keyed.h"
 
 #include <dfi/event.h>
 #include "base/counter.h"
@@ -84,6 +84,8 @@ static void retire(struct dfi_source *source, uint32_t seat)
 		open->ends[seat]->cause = OPEN_CAUSE_GONE;
 	open->ends[seat] = NULL;
 	open->n_ends--;
+	if (open->keyed)
+		dfi__keyed_route(open);
 	dfi__pairs_retire(&open->pairs, open->taken[seat]);
 }
 
@@ -153,8 +155,7 @@ static int evicted(struct dfi_source *source)
 		source->flow.name, SOURCE_ID(source)));
 }
 
-/* Under the lock. */
-static void take(struct open_source *open, uint32_t seat)
+void dfi__open_take(struct open_source *open, uint32_t seat)
 {
 	struct pair *pair = dfi__pairs_take(&open->pairs, seat);
 
@@ -165,11 +166,12 @@ static void take(struct open_source *open, uint32_t seat)
 	open_note_room(open, seat, true);
 	open->taken[seat] = pair;
 	open->ends[seat] = pair->end;
+	if (open->keyed)
+		dfi__keyed_owe(open, seat);
 	open->n_ends++;
 }
 
-/* Give up what has left: 0, or a sticky error. */
-static int drop_lost(struct dfi_source *source)
+int dfi__open_drop_lost(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
 	uint32_t i;
@@ -197,16 +199,18 @@ int dfi__open_adopt(struct dfi_source *source)
 	if (changes == open->seen)
 		return 0;
 	open->seen = changes;
-	ret = drop_lost(source);
+	ret = dfi__open_drop_lost(source);
 	if (ret < 0)
 		return ret;
 	pthread_mutex_lock(&seats->lock);
 	for (i = 0; i < open_seats(source); i++)
-		take(open, i);
+		dfi__open_take(open, i);
 	gone = seats->seats.evicted;
 	if (open->n_ends >= source->flow.min_targets &&
 	    seats->seats.n_attached[OPEN_SOURCE] >= source->flow.min_sources)
 		open->may_push = true;
+	if (open->keyed)
+		dfi__keyed_learn(open);
 	pthread_mutex_unlock(&seats->lock);
 	for (i = 0; open->room && i < open_seats(source); i++)
 		if (open->ends[i])
@@ -251,8 +255,7 @@ int dfi__open_expect_some(struct dfi_source *source, uint32_t seat)
 	return 0;
 }
 
-/* Open a segment of an end: 1, 0 without room, or -ENXIO: it is lost. */
-static int open_end(struct dfi_source *end)
+int dfi__open_end_segment(struct dfi_source *end)
 {
 	int ret;
 
@@ -336,7 +339,7 @@ static int point(struct dfi_source *source, uint32_t lane, uint32_t *seat)
 				return ret;
 			continue;
 		}
-		ret = open_end(open->ends[*seat]);
+		ret = dfi__open_end_segment(open->ends[*seat]);
 		if (ret >= 0)
 			open_note_room(open, *seat, ret > 0);
 		if (ret > 0) {
@@ -395,7 +398,7 @@ int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
 	if (!ret && source->writers[lane].geometry.segment_tuples > 1)
 		ret = point(source, lane, &other);
 	else if (!ret && open->ends[seat])
-		(void)open_end(open->ends[seat]);
+		(void)dfi__open_end_segment(open->ends[seat]);
 	/* The tuple is taken: what is wrong with the next is said then. */
 	return ret < 0 && source->status ? ret : 0;
 }
@@ -490,7 +493,9 @@ int dfi__open_await_start(struct dfi_source *source, int64_t deadline)
 	int ret;
 
 	source->wait_time.deadline = deadline;
+	keyed_enter(open_source(source));
 	ret = await_start(source);
+	keyed_leave(open_source(source));
 	source->wait_time.deadline = DEADLINE_NEVER;
 	return ret;
 }
@@ -505,7 +510,7 @@ int dfi__open_lane_check_whole(const struct dfi_source *source)
 	int ret = dfi__open_adopt(self);
 
 	if (!ret)
-		ret = drop_lost(self);
+		ret = dfi__open_drop_lost(self);
 	for (t = 0; !ret && t < source->n_lanes; t++)
 		if (source->writers[t].refused &&
 		    source->writers[t].refused != -ENXIO)

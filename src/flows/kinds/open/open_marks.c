@@ -4,7 +4,7 @@
  * attached; a target that attaches later gets the last one first. So the rule
  * of closed flows holds for any set of targets: all or none.
  */
-#include "open_source.h"
+#include "keyed.h"
 
 #include "base/compiler.h"
 #include "base/error.h"
@@ -15,16 +15,10 @@
  */
 static int publish(struct dfi_source *end, uint64_t mark)
 {
-	struct writer *ring = &end->rings[0];
-
-	if (end->marks_to != ring->seq)
-		end->marks_from = ring->seq;
+	open_note_mark(end);
 	source_close_lane(end, 0);
 	end->marked = mark;
-	if (dfi__writer_publish_mark(ring, mark) < 0)
-		return -1;
-	end->marks_to = ring->seq;
-	return 0;
+	return dfi__writer_publish_mark(&end->rings[0], mark);
 }
 
 void dfi__open_mark_first(struct dfi_source *end, uint64_t mark)
@@ -69,6 +63,8 @@ static int send_pushed(struct dfi_source *source)
 	uint32_t i;
 	int ret = 0;
 
+	if (open_source(source)->keyed)
+		return dfi__keyed_send_pushed(source);
 	for (i = 0; !ret && i < source->n_lanes; i++) {
 		ret = lane_flush(source, i);
 		if (!ret && source_filled(source, i))
@@ -110,7 +106,7 @@ static int make_room(struct dfi_source *source)
 	}
 }
 
-int dfi__open_mark(struct dfi_source *source, uint64_t mark)
+static int mark_all(struct dfi_source *source, uint64_t mark)
 {
 	struct open_source *open = open_source(source);
 	uint32_t i;
@@ -125,4 +121,14 @@ int dfi__open_mark(struct dfi_source *source, uint64_t mark)
 		if (open->ends[i])
 			ret = dfi__open_mark_end(source, i);
 	return ret < 0 ? ret : 0;
+}
+
+int dfi__open_mark(struct dfi_source *source, uint64_t mark)
+{
+	int ret;
+
+	keyed_enter(open_source(source));
+	ret = mark_all(source, mark);
+	keyed_leave(open_source(source));
+	return ret;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a source of an open flow; open_lanes.c and open_wait.c do the
  * rest. */
-#include "open_source.h"
+#include "keyed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +57,7 @@ static const struct pairs_ops pairs_ops = {
 	.make = make,
 	.unmake = unmake,
 	.discard = discard,
+	.tend = dfi__keyed_tend,
 };
 
 /* ---- Opening ----------------------------------------------------------- */
@@ -87,6 +88,13 @@ static void init_lanes(struct dfi_source *source)
 	}
 	source->lane_ops = open->room ? &dfi__open_replica_ops
 				      : &dfi__open_lane_ops;
+	if (open->keyed) {
+		source->lane_ops = &dfi__keyed_lane_ops;
+		source->head.inline_routing = DFI_INLINE_NONE;
+		/* Calls can't name a target. */
+		source->head.n_targets = 0;
+		return;
+	}
 	source->head.inline_routing = open->routed ? DFI_INLINE_ONE
 						   : DFI_INLINE_NONE;
 }
@@ -131,6 +139,8 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 	    (source->flow.evict_after_ms && !open->full_since))
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
+	if (source->flow.partitions && dfi__keyed_new(source) < 0)
+		return -ENOMEM;
 	if (source->flags & DFI_NONBLOCK)
 		return 0;
 	return dfi__notify_new(&open->notify);
@@ -212,6 +222,8 @@ static int attach(struct dfi_source *source, uint32_t index,
 	    OPEN_SOURCE, index, deadline);
 	if (ret < 0)
 		return ret;
+	if (open->keyed)
+		dfi__keyed_start(open);
 	source->index = open->pairs.seats.seats.own_seat;
 	open->next = source->index % source->flow.n_targets;
 	/* Take over what is there, so that the first push finds it. */
@@ -277,6 +289,7 @@ void dfi__open_source_close(struct dfi_source *source)
 	free(open->news);
 	free(open->room);
 	free(open->full_since);
+	dfi__keyed_free(open->keyed);
 	free(open);
 }
 
@@ -323,6 +336,7 @@ int dfi_source_event(struct dfi_source *source, struct dfi_event *event)
 	SOURCE_CALL(source, SOURCE_SHARED(source));
 	struct open_source *open;
 	int ret = dfi__source_check_free(source);
+	bool found = false;
 	uint32_t i;
 
 	if (ret < 0)
@@ -333,10 +347,13 @@ int dfi_source_event(struct dfi_source *source, struct dfi_event *event)
 		    event ? "has no events: open it with DFI_EVENTS"
 			  : "dfi_source_event: event is NULL");
 	open = open_source(source);
+	keyed_enter(open);
 	ret = dfi__open_adopt(source);
-	for (i = 0; !ret && i < source->flow.n_targets; i++)
-		if (take_news(&open->news[i], i, event))
-			return 0;
+	for (i = 0; !ret && !found && i < source->flow.n_targets; i++)
+		found = take_news(&open->news[i], i, event);
+	keyed_leave(open);
+	if (found)
+		return 0;
 	return ret < 0 ? ret : dfi__fail_text(-EAGAIN, "there is no event");
 }
 
@@ -352,6 +369,7 @@ int dfi_source_dropped(const struct dfi_source *source, uint64_t *n)
 {
 	int ret = handle_check(
 	    source, source ? &source->magic : NULL, SOURCE_MAGIC);
+	struct open_source *open;
 
 	if (ret < 0)
 		return ret;
@@ -359,6 +377,12 @@ int dfi_source_dropped(const struct dfi_source *source, uint64_t *n)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s %u: dfi_source_dropped: n is NULL",
 		    source->flow.name, SOURCE_ID(source));
-	*n = source->flow.membership ? open_source(source)->dropped : 0;
+	*n = 0;
+	if (!source->flow.membership)
+		return 0;
+	open = open_source(source);
+	keyed_enter(open);
+	*n = open->dropped;
+	keyed_leave(open);
 	return 0;
 }

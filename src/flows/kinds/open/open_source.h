@@ -20,6 +20,8 @@ struct seat_news {
 	uint32_t fate;    /* how known has left: enum dfi_event_type */
 };
 
+struct keyed;
+
 struct open_source {
 	struct pairs pairs;
 	struct dfi_source *source;
@@ -35,6 +37,7 @@ struct open_source {
 	char *room;             /* of the lane's segment, if it replicates */
 	uint64_t held;          /* bytes in it that wait for a target */
 	struct seat_news *news; /* of each target; only with DFI_EVENTS */
+	struct keyed *keyed;    /* with partitions (keyed.h), or NULL */
 	uint64_t dropped;       /* see dfi_source_dropped() */
 	/* Since when each ring is full, or 0, or EVICTING; or NULL. */
 	int64_t *full_since;
@@ -85,6 +88,13 @@ uint64_t dfi__open_unreturned(struct dfi_source *end);
  */
 int dfi__open_lose(struct dfi_source *source, uint32_t seat);
 
+/* Give up all that have left: 0, or a sticky error. */
+int dfi__open_drop_lost(struct dfi_source *source);
+
+/* Under the lock: take over a pair with the holder of a seat, if it is ready.
+ */
+void dfi__open_take(struct open_source *open, uint32_t seat);
+
 /*
  * Nobody is there who could take a tuple for a seat, or for any if it is
  * open_seats(): 0 if somebody may come, or a sticky error.
@@ -109,8 +119,19 @@ int dfi__open_mark_end(struct dfi_source *source, uint32_t seat);
 /* The same for a ring that nobody uses yet. */
 void dfi__open_mark_first(struct dfi_source *end, uint64_t mark);
 
+/* The next segment that is published has no tuples. */
+static inline void open_note_mark(struct dfi_source *end)
+{
+	if (end->marks_to != end->rings[0].seq)
+		end->marks_from = end->rings[0].seq;
+	end->marks_to = end->rings[0].seq + 1;
+}
+
 /* Whether marks are all that a target has not given back. */
 bool dfi__open_only_marks(const struct dfi_source *end);
+
+/* Open a segment of an end: 1, 0 without room, or -ENXIO: it is lost. */
+int dfi__open_end_segment(struct dfi_source *end);
 
 /* The entries of struct lane_ops. */
 int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane);

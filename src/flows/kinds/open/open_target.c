@@ -52,7 +52,20 @@ static void unmake(void *end)
 	(void)dfi_target_close(end);
 }
 
-static const struct pairs_ops pairs_ops = { .make = make, .unmake = unmake };
+static int64_t tend(void *owner)
+{
+	/* Pairs with the publish of an owner that has opened. */
+	struct partitions *partitions = atomic_observe(
+	    &((struct open_target *)owner)->helped);
+
+	return partitions ? dfi__partitions_tend(partitions) : DEADLINE_NEVER;
+}
+
+static const struct pairs_ops pairs_ops = {
+	.make = make,
+	.unmake = unmake,
+	.tend = tend,
+};
 
 /* ---- Who is there ------------------------------------------------------ */
 
@@ -138,7 +151,10 @@ static void adopt(struct open_target *open)
 	}
 	if (lost)
 		memcpy(broke, open->pairs.broke, sizeof(broke));
-	open->ended = !expects_sources(open);
+	if (open->partitions)
+		dfi__partitions_learn(open->partitions);
+	open->ended = !expects_sources(open) &&
+	    !(open->partitions && dfi__partitions_move(open->partitions));
 	evicted = seats->seats.evicted;
 	pthread_mutex_unlock(&seats->lock);
 	if (unlikely(evicted))
@@ -178,6 +194,19 @@ static int lose(struct dfi_target *target, uint32_t i, int err)
 		note_lost(target, err, dfi_errmsg());
 	retire(open, i, DFI_LOST);
 	return 0;
+}
+
+/* All tuples before a mark were given back. */
+static void see_mark(struct open_target *open, uint32_t i)
+{
+	struct taken *taken = &open->taken[i];
+	uint64_t table = taken->end->readers[0].table;
+
+	if (likely(table == taken->table))
+		return;
+	taken->table = table;
+	dfi__partitions_marked(
+	    open->partitions, taken->seat, taken->pair->incarnation, table);
 }
 
 /* J1: the first segment of a pair's ring says where this target begins. */
@@ -268,6 +297,7 @@ static int take_from(struct dfi_target *target, uint32_t i)
 			target->head.tuple_size);
 		return 1;
 	}
+	see_mark(open, i);
 	if (ret == -EAGAIN)
 		return 0;
 	if (ret == -ENOMSG)
@@ -346,8 +376,17 @@ static void give_back(struct dfi_target *target)
 	struct open_target *open = open_target(target);
 
 	target->head.next = target->head.end = NULL;
-	if (open->current < open->n_taken)
+	if (open->current < open->n_taken) {
 		target_give_back(open->taken[open->current].end);
+		see_mark(open, open->current);
+	}
+}
+
+/* Whether dfi_target_event() has one. */
+static bool has_event(const struct open_target *open)
+{
+	return open->n_events ||
+	    (open->partitions && dfi__partitions_due(open->partitions));
 }
 
 int dfi__open_target_next(struct dfi_target *target)
@@ -362,7 +401,7 @@ int dfi__open_target_next(struct dfi_target *target)
 			return dfi__target_give_up(target);
 		if (!open->n_events)
 			adopt(open);
-		if (open->n_events)
+		if (has_event(open))
 			return dfi__marks_event_is_next();
 		i = find_ready(open);
 		ret = i < open->n_taken ? take_from(target, i) : 0;
@@ -370,7 +409,8 @@ int dfi__open_target_next(struct dfi_target *target)
 			ret = look_at_all(target);
 		if (ret != 0)
 			return ret;
-		if (open->n_events || pairs_changes(&open->pairs) != open->seen)
+		if (has_event(open) ||
+		    pairs_changes(&open->pairs) != open->seen)
 			continue;
 		ret = check_end(target);
 		if (ret > 0)
@@ -424,6 +464,23 @@ static int init(struct dfi_target *target)
 	return dfi__notify_new(&open->notify);
 }
 
+/* The seat is there. */
+static int init_partitions(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	struct seat_watch *seats = &open->pairs.seats;
+
+	open->partitions = dfi__partitions_new(
+	    &open->pairs, target->flags & DFI_EVENTS);
+	if (!open->partitions)
+		return no_memory(target);
+	pthread_mutex_lock(&seats->lock);
+	atomic_publish(&open->helped, open->partitions);
+	seat_watch_call(seats);
+	pthread_mutex_unlock(&seats->lock);
+	return 0;
+}
+
 static void free_target(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
@@ -432,6 +489,7 @@ static void free_target(struct dfi_target *target)
 		/* Otherwise it was not opened. */
 		if (open->pairs.of)
 			dfi__pairs_close(&open->pairs);
+		dfi__partitions_free(open->partitions);
 		dfi__notify_free(open->notify);
 		free(open->taken);
 		free(open->events);
@@ -501,6 +559,8 @@ int dfi__open_target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	if (!ret)
 		ret = dfi__pairs_open(&open_target(target)->pairs, dfi,
 		    &target->flow, OPEN_TARGET, index, deadline);
+	if (!ret && target->flow.partitions)
+		ret = init_partitions(target);
 	if (ret < 0) {
 		free_target(target);
 		return dfi__error_keep(ret);
@@ -524,15 +584,10 @@ int dfi__open_target_take_event(
 	if (!open->n_events)
 		adopt(open);
 	if (!open->n_events)
-		return -EAGAIN;
+		return open->partitions &&
+			dfi__partitions_event(open->partitions, event)
+		    ? 0
+		    : -EAGAIN;
 	*event = dfi__open_pop_event(open);
 	return 0;
-}
-
-int dfi_target_seat(const struct dfi_target *target)
-{
-	int ret = handle_check(
-	    target, target ? &target->magic : NULL, TARGET_MAGIC);
-
-	return ret < 0 ? ret : (int)target->index;
 }

@@ -5,6 +5,7 @@
 
 #include <dfi/event.h>
 #include "flows/endpoint/target.h"
+#include "keyed_target.h"
 #include "pairs.h"
 
 /* A pair that was taken. */
@@ -12,7 +13,8 @@ struct taken {
 	struct dfi_target *end;
 	struct pair *pair;
 	uint32_t seat;
-	bool joined; /* the event was added */
+	bool joined;    /* the event was added */
+	uint64_t table; /* of the last mark that is known */
 };
 
 struct open_target {
@@ -21,8 +23,10 @@ struct open_target {
 	struct notify *notify; /* in which a handle that waits sleeps */
 	struct taken *taken;   /* one behind the other */
 	uint32_t n_taken, current, in_a_row;
-	uint32_t seen; /* the last of pairs_changes() */
-	bool ended;    /* no source is there, and none comes */
+	uint32_t seen;                 /* the last of pairs_changes() */
+	bool ended;                    /* no source is there, and none comes */
+	struct partitions *partitions; /* with routing by keys, or NULL */
+	_Atomic(struct partitions *) helped; /* the same, for the helper */
 	/* Not taken yet, the oldest first; only with DFI_EVENTS. */
 	struct dfi_event *events;
 	uint32_t n_events, first_event;

@@ -61,3 +61,11 @@ void dfi__open_target_put_out(struct dfi_target *target)
 		    by[0] ? "" : ", or its lease has ended (DFI_LEASE)");
 	dfi__open_target_fail_later(target, err, dfi_errmsg());
 }
+
+int dfi_target_seat(const struct dfi_target *target)
+{
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+
+	return ret < 0 ? ret : (int)target->index;
+}

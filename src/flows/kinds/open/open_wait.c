@@ -3,7 +3,7 @@
  * How a source of an open flow waits for room, for those who must be there, and
  * for news of its targets.
  */
-#include "open_source.h"
+#include "keyed.h"
 
 #include "base/counter.h"
 #include "base/error.h"
@@ -31,10 +31,12 @@ static bool is_ready(void *arg)
 	    pairs_changes(&open->pairs) != open->seen;
 	uint32_t i;
 
+	keyed_enter(open);
 	for (i = 0; !ready && open->may_push && i < open_seats(source); i++)
 		ready = wants(wait, i) &&
 		    (writer_credit(&open->ends[i]->rings[0]) != 0 ||
 			open_is_lost(open->ends[i]));
+	keyed_leave(open);
 	return ready;
 }
 
@@ -47,6 +49,7 @@ static bool announce(void *arg, struct notify *notify, bool *unwoken)
 	uint32_t i;
 
 	(void)unwoken;
+	keyed_enter(open);
 	for (i = 0; i < open_seats(wait->source); i++) {
 		end = open->ends[i];
 		if (!end)
@@ -59,6 +62,7 @@ static bool announce(void *arg, struct notify *notify, bool *unwoken)
 			fresh |= dfi__notify_announce(
 			    notify, dfi__writer_wait_word(&end->rings[0]));
 	}
+	keyed_leave(open);
 	return fresh;
 }
 
@@ -69,6 +73,7 @@ static void arm(void *arg)
 	struct remote *remote;
 	uint32_t i;
 
+	keyed_enter(open);
 	for (i = 0; i < open_seats(wait->source); i++) {
 		if (!wants(wait, i))
 			continue;
@@ -76,6 +81,7 @@ static void arm(void *arg)
 		if (!remote->in_place)
 			remote->transport->ops->ring.arm(remote);
 	}
+	keyed_leave(open);
 }
 
 static uint64_t progress(void *arg)
@@ -148,13 +154,13 @@ static int dont_wait(
 	    -EAGAIN, "no target has room, or not all are there who must be");
 }
 
-int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
+/* next: when the next target may have to be evicted. */
+static int await_room(struct dfi_source *source, uint32_t seat, int64_t next)
 {
 	struct lane_wait room = { source, seat };
 	struct pairs_wait wait = wait_of(&room);
 	struct open_source *open = open_source(source);
 	int64_t deadline = source->wait_time.deadline;
-	int64_t next = evict_overdue(source);
 	char why[PAIRS_WHY_SIZE];
 	bool there;
 
@@ -168,6 +174,14 @@ int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
 	source->wait_time.deadline = deadline;
 	if (there || clock_now_ns() >= next)
 		return 0;
+	if (open->may_push && open->keyed && seat == open_seats(source))
+		return dfi__fail(-ETIMEDOUT,
+		    "flow '%s': %s %u: for %ld ms no target has taken over "
+		    "the partitions of %lu bytes of tuples that wait "
+		    "(open.hold_bytes)",
+		    source->flow.name, SOURCE_ID(source),
+		    (long)(source->wait_time.timeout_ns / NS_PER_MS),
+		    (unsigned long)dfi__keyed_held_bytes(source));
 	if (!open->may_push || seat == open_seats(source))
 		return dfi__fail(-ETIMEDOUT,
 		    "flow '%s': %s %u: %u targets are attached, which is not "
@@ -180,4 +194,16 @@ int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
 	    "flow '%s': %s %u: the ring of target %u stayed full for %ld ms",
 	    source->flow.name, SOURCE_ID(source), seat,
 	    (long)(source->wait_time.timeout_ns / NS_PER_MS));
+}
+
+/* Meanwhile the helper may use the ends. */
+int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
+{
+	int64_t next = evict_overdue(source);
+	int ret;
+
+	keyed_leave(open_source(source));
+	ret = await_room(source, seat, next);
+	keyed_enter(open_source(source));
+	return ret;
 }

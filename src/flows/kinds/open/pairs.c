@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/bits.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/counter.h"
@@ -105,7 +106,7 @@ void dfi__pairs_retire(struct pairs *pairs, struct pair *pair)
 {
 	pthread_mutex_lock(&pairs->seats.lock);
 	pair->state = PAIR_RETIRED;
-	pthread_cond_broadcast(&pairs->seats.changed);
+	seat_watch_call(&pairs->seats);
 	pthread_mutex_unlock(&pairs->seats.lock);
 }
 
@@ -303,7 +304,7 @@ void dfi__pairs_evict(struct pairs *pairs, struct pair *pair)
 {
 	pthread_mutex_lock(&pairs->seats.lock);
 	pair->evict = true;
-	pthread_cond_broadcast(&pairs->seats.changed);
+	seat_watch_call(&pairs->seats);
 	pthread_mutex_unlock(&pairs->seats.lock);
 }
 
@@ -358,12 +359,13 @@ static int64_t next_try(const struct pairs *pairs, int64_t now)
 	return next;
 }
 
-static void pause_helper(struct pairs *pairs, int64_t now)
+static void pause_helper(struct pairs *pairs, int64_t now, int64_t until)
 {
 	struct seat_watch *seats = &pairs->seats;
-	int64_t until = next_try(pairs, now);
 	struct timespec at;
 
+	until = (int64_t)min_u64(
+	    (uint64_t)until, (uint64_t)next_try(pairs, now));
 	if (until == DEADLINE_NEVER) {
 		pthread_cond_wait(&seats->changed, &seats->lock);
 		return;
@@ -372,10 +374,25 @@ static void pause_helper(struct pairs *pairs, int64_t now)
 	pthread_cond_timedwait(&seats->changed, &seats->lock, &at);
 }
 
+/* Under the lock, which it gives up in between; *busy: there is more to do. */
+static int64_t tend(struct pairs *pairs, bool *busy)
+{
+	uint32_t news = pairs->seats.news;
+	int64_t until;
+
+	if (!pairs->ops->tend)
+		return DEADLINE_NEVER;
+	pthread_mutex_unlock(&pairs->seats.lock);
+	until = pairs->ops->tend(pairs->owner);
+	pthread_mutex_lock(&pairs->seats.lock);
+	*busy |= pairs->seats.news != news;
+	return until;
+}
+
 static void *help(void *arg)
 {
 	struct pairs *pairs = arg;
-	int64_t now;
+	int64_t now, until;
 	uint32_t i;
 	bool busy;
 
@@ -385,9 +402,10 @@ static void *help(void *arg)
 		busy = false;
 		for (i = 0; !pairs->stops && i < pairs->seats.n_others; i++)
 			busy |= look_at(pairs, i, now);
+		until = tend(pairs, &busy);
 		notify_owner(pairs);
 		if (!busy && !pairs->stops)
-			pause_helper(pairs, now);
+			pause_helper(pairs, now, until);
 	}
 	pthread_mutex_unlock(&pairs->seats.lock);
 	return NULL;

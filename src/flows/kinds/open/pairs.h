@@ -75,6 +75,11 @@ struct pairs_ops {
 	 * Never fails. On the helper.
 	 */
 	void (*discard)(void *end);
+	/*
+	 * What else the owner's helper does, after each change and when the
+	 * returned time has come. On the helper. NULL: nothing.
+	 */
+	int64_t (*tend)(void *owner);
 };
 
 /*

@@ -3,6 +3,7 @@
  * The row of open flows. Their targets are in no group and have no rings of
  * their own, so nobody asks ready() or reports passed().
  */
+#include "keyed.h"
 #include "open.h"
 #include "open_source.h"
 
@@ -47,4 +48,13 @@ const struct lane_ops dfi__open_lane_ops = {
 	.check_whole = dfi__open_lane_check_whole,
 	.most_room = dfi__open_lane_most_room,
 	.waiting_bytes = dfi__open_lane_waiting_bytes,
+};
+
+const struct lane_ops dfi__keyed_lane_ops = {
+	.reached = dfi__keyed_no_lane,
+	.send = dfi__keyed_no_lane,
+	.make_room = dfi__keyed_no_lane,
+	.flush = dfi__keyed_flush,
+	.finish = dfi__keyed_finish,
+	.check_whole = dfi__keyed_check_whole,
 };

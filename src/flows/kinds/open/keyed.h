@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Routing by keys in open flows: H1 to H8 of docs/open-flows.md.
+ *
+ * A source pushes into the ends of its pairs, as a table of owners says; its
+ * own lane stays closed. Tuples of partitions that move wait in memory of their
+ * own. The helper adopts tables, sends marks behind what was sent to the last
+ * owners, and sends what waits, also while the owner does something else. So
+ * both use the ends, one at a time, by the latch: the owner passes it with two
+ * stores and a load, and the helper, which is rarely there, pays for both.
+ */
+#ifndef DFI_FLOWS_KINDS_OPEN_KEYED_H
+#define DFI_FLOWS_KINDS_OPEN_KEYED_H
+
+#include <pthread.h>
+#include "base/fence.h"
+#include "flows/open/source.h"
+#include "open_source.h"
+
+struct latch {
+	_Atomic uint32_t inside; /* the owner is */
+	_Atomic uint32_t wanted; /* by the helper */
+	pthread_mutex_t mutex;   /* the helper is inside, or about to be */
+};
+
+/* Of a source. The latch protects all that is below. */
+struct keyed {
+	struct latch latch;
+	struct keyed_source state;
+	uint64_t *incarnations; /* of the seats that the state means */
+	struct dfi_source **to; /* of each partition; NULL: its tuples wait */
+	/* Tuples that wait, in the order of pushes, and their partitions. */
+	char *held;
+	uint32_t *held_of;
+	uint32_t n_held, most_held;
+	/* Of each seat: no room was found; its segment has tuples that waited.
+	 */
+	bool *full, *begun;
+	bool needs_room;  /* a ring has kept something from being sent */
+	bool has_sent;    /* ... but not all */
+	int64_t pause_ns; /* how long the helper waits then */
+};
+
+void dfi__latch_wait(struct latch *latch);
+
+static inline void latch_enter(struct latch *latch)
+{
+	atomic_set(&latch->inside, 1);
+	/* Pairs with dfi__fence_heavy() in the helper's way in. */
+	fence_light();
+	/* Pairs with the helper's way out: all that it did is there. */
+	if (unlikely(atomic_observe(&latch->wanted)))
+		dfi__latch_wait(latch);
+}
+
+static inline void latch_leave(struct latch *latch)
+{
+	/* Pairs with the helper's wait: it sees all that the owner did. */
+	atomic_publish(&latch->inside, 0);
+}
+
+/* For the owner, in flows of any routing. */
+static inline void keyed_enter(struct open_source *open)
+{
+	if (open->keyed)
+		latch_enter(&open->keyed->latch);
+}
+
+static inline void keyed_leave(struct open_source *open)
+{
+	if (open->keyed)
+		latch_leave(&open->keyed->latch);
+}
+
+/* -ENOMEM. free: NULL is allowed. */
+int dfi__keyed_new(struct dfi_source *source);
+/* Once the seat is there, and before the first push. */
+void dfi__keyed_start(struct open_source *open);
+void dfi__keyed_free(struct keyed *keyed);
+
+/* Inside the latch, under the lock: something has changed. */
+void dfi__keyed_learn(struct open_source *open);
+/* Inside the latch: a ring is new. An earlier one may have lost a mark. */
+void dfi__keyed_owe(struct open_source *open, uint32_t seat);
+/* Inside the latch: the ends have changed. */
+void dfi__keyed_route(struct open_source *open);
+uint64_t dfi__keyed_held_bytes(struct dfi_source *source);
+/* struct pairs_ops.tend of sources. */
+int64_t dfi__keyed_tend(void *owner);
+
+/* Push a tuple by its key, or n of them: as dfi_source_push(), _push_batch().
+ */
+int dfi__keyed_push(struct dfi_source *source, const void *tuple);
+uint32_t dfi__keyed_push_batch(
+    struct dfi_source *source, const char *tuples, uint32_t n, int *ret);
+
+/* Inside the latch: send all that was pushed: 1; 0: some of it waits. */
+int dfi__keyed_send_pushed(struct dfi_source *source);
+
+/* The entries of its table of lanes (row.c). */
+int dfi__keyed_no_lane(struct dfi_source *source, uint32_t lane);
+int dfi__keyed_flush(struct dfi_source *source, uint32_t lane);
+int dfi__keyed_finish(struct dfi_source *source, int64_t deadline);
+int dfi__keyed_check_whole(const struct dfi_source *source);
+
+extern const struct lane_ops dfi__keyed_lane_ops;
+
+#endif

@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sources of open flows that route by keys. */
+#include "keyed.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/counter.h"
+#include "base/error.h"
+
+/* How long the helper waits until a ring may have room: at least, at most. */
+#define LEAST_PAUSE_NS (INT64_C(1) * NS_PER_MS)
+#define MOST_PAUSE_NS (INT64_C(8) * NS_PER_MS)
+
+/* ---- The latch ---------------------------------------------------------- */
+
+/* The helper is inside, or about to be: let it go first. */
+void dfi__latch_wait(struct latch *latch)
+{
+	latch_leave(latch);
+	pthread_mutex_lock(&latch->mutex);
+	atomic_set(&latch->inside, 1);
+	pthread_mutex_unlock(&latch->mutex);
+}
+
+static void latch_take(struct latch *latch)
+{
+	pthread_mutex_lock(&latch->mutex);
+	atomic_set(&latch->wanted, 1);
+	(void)dfi__fence_heavy();
+	/* Pairs with latch_leave(). */
+	while (atomic_observe(&latch->inside))
+		sched_yield();
+}
+
+static void latch_give(struct latch *latch)
+{
+	/* Pairs with latch_enter(). */
+	atomic_publish(&latch->wanted, 0);
+	pthread_mutex_unlock(&latch->mutex);
+}
+
+/* ---- Memory ------------------------------------------------------------ */
+
+int dfi__keyed_new(struct dfi_source *source)
+{
+	uint32_t n_targets = source->flow.n_targets;
+	uint32_t n_partitions = source->flow.partitions;
+	size_t state = dfi__open_source_size(n_partitions, n_targets);
+	struct keyed *keyed = calloc(1, sizeof(*keyed));
+	char *memory = keyed ? calloc(1,
+				   state + n_targets * sizeof(uint64_t) +
+				       n_partitions * sizeof(keyed->to[0]) +
+				       2 * n_targets * sizeof(bool))
+			     : NULL;
+
+	if (!memory) {
+		free(keyed);
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
+	}
+	pthread_mutex_init(&keyed->latch.mutex, NULL);
+	keyed->incarnations = (uint64_t *)(void *)memory;
+	keyed->to = (struct dfi_source **)(void *)(keyed->incarnations +
+	    n_targets);
+	keyed->state.owed = (uint64_t *)(void *)(keyed->to + n_partitions);
+	keyed->full = (bool *)((char *)keyed->state.owed + state);
+	keyed->pause_ns = LEAST_PAUSE_NS / 2;
+	keyed->begun = keyed->full + n_targets;
+	open_source(source)->keyed = keyed;
+	return 0;
+}
+
+void dfi__keyed_start(struct open_source *open)
+{
+	struct keyed *keyed = open->keyed;
+	struct seat_watch *seats = &open->pairs.seats;
+
+	keyed_enter(open);
+	pthread_mutex_lock(&seats->lock);
+	dfi__open_source_init(
+	    &keyed->state, &seats->seats, seats->tables, keyed->state.owed);
+	seat_watch_call(seats);
+	pthread_mutex_unlock(&seats->lock);
+	keyed_leave(open);
+}
+
+void dfi__keyed_free(struct keyed *keyed)
+{
+	if (!keyed)
+		return;
+	pthread_mutex_destroy(&keyed->latch.mutex);
+	free(keyed->held);
+	free(keyed->held_of);
+	free(keyed->incarnations);
+	free(keyed);
+}
+
+/* ---- Where tuples go --------------------------------------------------- */
+
+/* The end of the pair with the owner that the table means, if it is there. */
+static struct dfi_source *end_of(const struct open_source *open, uint32_t seat)
+{
+	return seat != OPEN_NOBODY && open->ends[seat] &&
+		open->taken[seat]->incarnation ==
+		    open->keyed->incarnations[seat]
+	    ? open->ends[seat]
+	    : NULL;
+}
+
+void dfi__keyed_route(struct open_source *open)
+{
+	struct keyed *keyed = open->keyed;
+	uint32_t p, n = open->source->flow.partitions;
+
+	if (!keyed->state.tables)
+		return;
+	for (p = 0; p < n; p++)
+		keyed->to[p] = open->may_push
+		    ? end_of(open, open_source_route(&keyed->state, p))
+		    : NULL;
+}
+
+void dfi__keyed_owe(struct open_source *open, uint32_t seat)
+{
+	if (open->keyed->state.tables)
+		open->keyed->state.owed[seat] = open->keyed->state.adopted;
+}
+
+void dfi__keyed_learn(struct open_source *open)
+{
+	struct keyed *keyed = open->keyed;
+
+	if (!keyed->state.tables)
+		return;
+	(void)dfi__open_source_learn(&keyed->state);
+	memcpy(keyed->incarnations, keyed->state.tables->newest.incarnations,
+	    open_seats(open->source) * sizeof(keyed->incarnations[0]));
+	dfi__keyed_route(open);
+}
+
+/* Send what the open segment of an end has. What goes wrong shows later. */
+static void send_end(struct dfi_source *source, struct dfi_source *end)
+{
+	struct writer *writer = &source->writers[0];
+
+	if (!source_filled(end, 0))
+		return;
+	counter_add(&writer->segments, 1);
+	counter_add(&writer->partial_segments,
+	    source_filled(end, 0) != writer->geometry.segment_bytes);
+	(void)dfi__source_send(end, 0);
+}
+
+/* Put a tuple into an end: 1, 0 without room, or -ENXIO: it is lost. */
+static always_inline int put(
+    struct dfi_source *source, struct dfi_source *end, const void *tuple)
+{
+	struct dfi_source_lane *lane = &end->head.only;
+	size_t size = source->head.tuple_size;
+	int ret;
+
+	if (unlikely(!end->writers[0].segment)) {
+		ret = dfi__open_end_segment(end);
+		if (ret <= 0)
+			return ret;
+	}
+	dfi_copy_tuple(lane->next, tuple, size);
+	lane->next += size;
+	if (unlikely(lane->next == end->writers[0].end))
+		send_end(source, end);
+	return 1;
+}
+
+/* ---- Tuples that wait -------------------------------------------------- */
+
+static bool make_hold(struct dfi_source *source, struct keyed *keyed)
+{
+	const struct flow *flow = &source->flow;
+	size_t size = source->head.tuple_size;
+	uint64_t bytes = flow->hold_bytes
+	    ? flow->hold_bytes
+	    : (uint64_t)flow->segment_size * flow->segment_count;
+
+	keyed->most_held = (uint32_t)min_u64(bytes / size, UINT32_MAX);
+	free(keyed->held);
+	free(keyed->held_of);
+	keyed->held = malloc(keyed->most_held * size);
+	keyed->held_of = malloc(keyed->most_held * sizeof(keyed->held_of[0]));
+	if (keyed->held && keyed->held_of)
+		return true;
+	keyed->most_held = 0;
+	return false;
+}
+
+/* Let a tuple wait; false: there is no room for it. */
+static bool hold(
+    struct dfi_source *source, uint32_t partition, const void *tuple)
+{
+	struct open_source *open = open_source(source);
+	struct keyed *keyed = open->keyed;
+	size_t size = source->head.tuple_size;
+
+	if (!open->may_push ||
+	    (!keyed->most_held && !make_hold(source, keyed)) ||
+	    keyed->n_held == keyed->most_held)
+		return false;
+	memcpy(keyed->held + keyed->n_held * size, tuple, size);
+	keyed->held_of[keyed->n_held++] = partition;
+	dfi__open_source_wait(&keyed->state, partition);
+	keyed->to[partition] = NULL;
+	return true;
+}
+
+uint64_t dfi__keyed_held_bytes(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	uint64_t bytes;
+
+	keyed_enter(open);
+	bytes = (uint64_t)open->keyed->n_held * source->head.tuple_size;
+	keyed_leave(open);
+	return bytes;
+}
+
+/* Send a tuple that waits, if its owner is there and has room. */
+static bool send_one(struct dfi_source *source, uint32_t i)
+{
+	struct open_source *open = open_source(source);
+	struct keyed *keyed = open->keyed;
+	uint32_t partition = keyed->held_of[i];
+	uint16_t seat = open_source_owner(&keyed->state, partition);
+	struct dfi_source *end = end_of(open, seat);
+
+	if (!end || keyed->full[seat])
+		return false;
+	if (put(source, end,
+		keyed->held + (size_t)i * source->head.tuple_size) <= 0) {
+		keyed->full[seat] = true;
+		keyed->needs_room |= !open_is_lost(end);
+		return false;
+	}
+	keyed->begun[seat] = keyed->has_sent = true;
+	dfi__open_source_sent(&keyed->state, partition);
+	return true;
+}
+
+/*
+ * Send begun segments that have tuples that waited, so that they don't wait for
+ * newer ones. If half of a ring is full, only whole segments go there: partial
+ * ones would fill it with few tuples. A target that has consumed all returns
+ * more than half of its ring.
+ */
+static void send_begun(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	struct keyed *keyed = open->keyed;
+	struct dfi_source *end;
+	struct writer *ring;
+	uint32_t i;
+
+	for (i = 0; i < open_seats(source); i++) {
+		if (!keyed->begun[i])
+			continue;
+		end = open->ends[i];
+		ring = end ? &end->rings[0] : NULL;
+		if (end && source_filled(end, 0) && !open_is_lost(end) &&
+		    !dfi__writer_room(
+			ring, (ring->geometry.segment_count + 1) / 2)) {
+			keyed->needs_room = true;
+			continue;
+		}
+		keyed->begun[i] = false;
+		keyed->has_sent = true;
+		if (end)
+			send_end(source, end);
+	}
+}
+
+/* Send what may go, in order. */
+static void send_held(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	struct keyed *keyed = open->keyed;
+	size_t size = source->head.tuple_size;
+	uint32_t i, kept = 0;
+
+	memset(keyed->full, 0, open_seats(source));
+	for (i = 0; i < keyed->n_held; i++) {
+		if (send_one(source, i))
+			continue;
+		if (kept != i) {
+			memcpy(keyed->held + kept * size,
+			    keyed->held + i * size, size);
+			keyed->held_of[kept] = keyed->held_of[i];
+		}
+		kept++;
+	}
+	send_begun(source);
+	if (kept == keyed->n_held)
+		return;
+	keyed->n_held = kept;
+	dfi__keyed_route(open);
+}
+
+/* ---- Marks, on the helper ---------------------------------------------- */
+
+/* Send a mark behind all that was sent to a target; false: it has no room. */
+static bool mark(struct dfi_source *source, uint32_t seat)
+{
+	struct keyed *keyed = open_source(source)->keyed;
+	struct dfi_source *end = end_of(open_source(source), seat);
+	struct writer *writer;
+	uint64_t filled;
+	int ret;
+
+	if (!end || open_is_lost(end))
+		return true;
+	writer = &end->writers[0];
+	if (!writer->segment) {
+		ret = dfi__open_end_segment(end);
+		if (ret <= 0)
+			return ret < 0;
+	}
+	filled = source_filled(end, 0);
+	if (!filled)
+		open_note_mark(end);
+	writer->table = open_source_owes(&keyed->state, seat);
+	ret = lane_publish(end, 0, filled);
+	writer->table = 0;
+	dfi__open_source_marked(&keyed->state, seat);
+	if (ret < 0 || source_target_life(end, 0))
+		(void)dfi__source_target_left(end, 0);
+	else
+		(void)dfi__source_open_segment(end, 0);
+	return true;
+}
+
+/* Inside the latch, without the lock. */
+static void work(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	struct keyed *keyed = open->keyed;
+	struct seat_watch *seats = &open->pairs.seats;
+	uint32_t i;
+
+	if (!keyed->state.tables || source->status)
+		return;
+	/* Otherwise the owner fails. */
+	if (source->flow.on_loss != DFI_ON_LOSS_FAIL)
+		(void)dfi__open_drop_lost(source);
+	pthread_mutex_lock(&seats->lock);
+	for (i = 0; i < open_seats(source); i++)
+		dfi__open_take(open, i);
+	dfi__keyed_learn(open);
+	pthread_mutex_unlock(&seats->lock);
+	keyed->needs_room = keyed->has_sent = false;
+	for (i = 0; i < open_seats(source); i++)
+		if (open_source_owes(&keyed->state, i) && !mark(source, i))
+			keyed->needs_room = true;
+	send_held(source);
+}
+
+int64_t dfi__keyed_tend(void *owner)
+{
+	struct open_source *open = owner;
+	struct keyed *keyed = open->keyed;
+	int64_t pause;
+
+	if (!keyed)
+		return DEADLINE_NEVER;
+	latch_take(&keyed->latch);
+	work(open->source);
+	pause = !keyed->needs_room ? 0
+	    : keyed->has_sent      ? LEAST_PAUSE_NS
+				   : keyed->pause_ns * 2;
+	pause = pause < MOST_PAUSE_NS ? pause : MOST_PAUSE_NS;
+	keyed->pause_ns = pause ? pause : LEAST_PAUSE_NS / 2;
+	latch_give(&keyed->latch);
+	return pause ? clock_now_ns() + pause : DEADLINE_NEVER;
+}
+
+/* ---- Pushes ------------------------------------------------------------ */
+
+static uint32_t seat_of(
+    const struct open_source *open, const struct dfi_source *end)
+{
+	uint32_t i = 0;
+
+	while (open->ends[i] != end)
+		i++;
+	return i;
+}
+
+/* The tuple found no room: 0 to try again, or an error. */
+static int make_room(
+    struct dfi_source *source, uint32_t partition, const struct dfi_source *end)
+{
+	struct open_source *open = open_source(source);
+	uint32_t seat = end ? seat_of(open, end) : open_seats(source);
+	int ret = source_check(source);
+
+	if (!ret && end && open_is_lost(open->ends[seat]))
+		return dfi__open_lose(source, seat);
+	if (end)
+		open_note_room(open, seat, false);
+	if (!ret)
+		ret = dfi__open_adopt(source);
+	if (ret < 0 || open->keyed->to[partition] != end)
+		return ret;
+	if (!end) {
+		send_held(source);
+		if (open->may_push &&
+		    open->keyed->n_held < open->keyed->most_held)
+			return 0;
+		ret = dfi__open_expect_some(source, seat);
+	}
+	if (!ret && source_interrupted(source))
+		ret = dfi__source_interrupted(source);
+	return ret < 0 ? ret : dfi__open_await_room(source, seat);
+}
+
+/* Inside the latch: push a tuple of a partition. */
+static always_inline int push(
+    struct dfi_source *source, uint32_t partition, const void *tuple)
+{
+	struct keyed *keyed = open_source(source)->keyed;
+	struct writer *writer = &source->writers[0];
+	struct dfi_source *end;
+	bool waited = false;
+	int ret;
+
+	for (;;) {
+		end = keyed->to[partition];
+		if (likely(end) ? put(source, end, tuple) > 0
+				: hold(source, partition, tuple))
+			break;
+		waited = true;
+		ret = make_room(source, partition, end);
+		if (ret < 0) {
+			writer->refused = ret;
+			return ret;
+		}
+	}
+	if (unlikely(writer->refused || waited)) {
+		writer->refused = 0;
+		if (end && end == keyed->to[partition])
+			open_note_room(open_source(source),
+			    seat_of(open_source(source), end), true);
+	}
+	owned_add(&writer->total, 1);
+	return 0;
+}
+
+int dfi__keyed_push(struct dfi_source *source, const void *tuple)
+{
+	struct latch *latch = &open_source(source)->keyed->latch;
+	uint32_t partition = dfi__route(&source->router, tuple);
+	int ret;
+
+	latch_enter(latch);
+	ret = push(source, partition, tuple);
+	latch_leave(latch);
+	return ret;
+}
+
+uint32_t dfi__keyed_push_batch(
+    struct dfi_source *source, const char *tuples, uint32_t n, int *ret)
+{
+	struct latch *latch = &open_source(source)->keyed->latch;
+	uint32_t taken;
+
+	*ret = 0;
+	latch_enter(latch);
+	for (taken = 0; taken < n; taken++) {
+		if (unlikely(atomic_peek(&latch->wanted)))
+			dfi__latch_wait(latch);
+		*ret = push(
+		    source, dfi__route(&source->router, tuples), tuples);
+		if (*ret < 0)
+			break;
+		tuples += source->head.tuple_size;
+	}
+	latch_leave(latch);
+	return taken;
+}
+
+/* ---- The table of lanes ------------------------------------------------ */
+
+/* The lane is never open, and no call may name it. */
+int dfi__keyed_no_lane(struct dfi_source *source, uint32_t lane)
+{
+	return dfi__source_no_target(source, lane);
+}
+
+static void send_ends(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i;
+
+	for (i = 0; i < open_seats(source); i++)
+		if (open->ends[i])
+			send_end(source, open->ends[i]);
+}
+
+int dfi__keyed_send_pushed(struct dfi_source *source)
+{
+	send_held(source);
+	send_ends(source);
+	return !open_source(source)->keyed->n_held;
+}
+
+int dfi__keyed_flush(struct dfi_source *source, uint32_t lane)
+{
+	struct open_source *open = open_source(source);
+	int ret;
+
+	(void)lane;
+	keyed_enter(open);
+	send_ends(source);
+	ret = dfi__open_adopt(source);
+	keyed_leave(open);
+	return ret;
+}
+
+/* Wait until no tuple waits. */
+static int empty_hold(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	int ret = 0;
+
+	while (!ret && open->keyed->n_held) {
+		ret = source_check(source);
+		if (!ret)
+			ret = dfi__open_adopt(source);
+		if (ret < 0)
+			return ret;
+		send_held(source);
+		if (!open->keyed->n_held)
+			return 0;
+		ret = dfi__open_expect_some(source, open_seats(source));
+		if (!ret)
+			ret = dfi__open_await_room(source, open_seats(source));
+	}
+	return ret;
+}
+
+int dfi__keyed_finish(struct dfi_source *source, int64_t deadline)
+{
+	struct open_source *open = open_source(source);
+	int ret = dfi__source_finish(source, deadline);
+
+	if (ret < 0)
+		return ret;
+	keyed_enter(open);
+	ret = empty_hold(source);
+	keyed_leave(open);
+	return ret < 0 ? ret : dfi__keyed_flush(source, 0);
+}
+
+int dfi__keyed_check_whole(const struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	int ret;
+
+	keyed_enter(open);
+	ret = dfi__open_lane_check_whole(source);
+	keyed_leave(open);
+	return ret;
+}

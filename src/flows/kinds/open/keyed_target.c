@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See keyed_target.h. */
+#include "open_target.h"
+
+#include <stdlib.h>
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "flows/members/tables_watch.h"
+
+/* How long after a failure the helper asks the registry again. */
+#define AGAIN_NS (INT64_C(100) * NS_PER_MS)
+
+/* A stay of a source in its seat. */
+struct stay {
+	struct open_pair pair;
+	struct stay *next;
+};
+
+struct partitions {
+	struct pairs *pairs;
+	struct keyed_target state;
+	struct stay *stays; /* of those whose tuples may still come */
+	bool events;
+	bool hands;             /* the "hand/" key is to be put */
+	_Atomic uint32_t n_due; /* of the state, for the owner */
+	uint64_t cleaned; /* see dfi__tables_watch_propose(); for the helper */
+};
+
+struct partitions *dfi__partitions_new(struct pairs *pairs, bool events)
+{
+	struct seat_watch *seats = &pairs->seats;
+	struct partitions *partitions = calloc(1,
+	    sizeof(*partitions) +
+		dfi__open_target_size(
+		    seats->flow->n_sources, seats->flow->partitions));
+
+	if (!partitions)
+		return NULL;
+	partitions->pairs = pairs;
+	partitions->events = events;
+	dfi__open_target_init(
+	    &partitions->state, &seats->seats, seats->tables, partitions + 1);
+	return partitions;
+}
+
+void dfi__partitions_free(struct partitions *partitions)
+{
+	struct stay *stay, *next;
+
+	if (!partitions)
+		return;
+	for (stay = partitions->stays; stay; stay = next) {
+		next = stay->next;
+		free(stay);
+	}
+	free(partitions);
+}
+
+/* ---- Stays of sources ---------------------------------------------------- */
+
+/* Whether tuples of a stay may still come from a ring. */
+static bool has_ring(const struct pairs *pairs, const struct open_pair *stay)
+{
+	const struct pair *pair = pairs->of[stay->source].pair;
+	uint32_t i;
+
+	for (i = 0; i < SEAT_PAIRS; i++)
+		if (pair[i].incarnation == stay->incarnation &&
+		    pair[i].state != PAIR_NONE && pair[i].state != PAIR_RETIRED)
+			return true;
+	return false;
+}
+
+/* Who has come to a seat, and who has gone. */
+static void see_seat(struct partitions *partitions, uint32_t seat)
+{
+	struct keyed_target *state = &partitions->state;
+	uint64_t holder = seat_watch_holder(&partitions->pairs->seats, seat);
+	struct open_pair *known = state->pairs[seat];
+	struct stay *stay;
+
+	/* The rest of its ring counts as one segment. */
+	if (known && known->incarnation != holder)
+		dfi__open_target_gone(state, known, OPEN_LOST, 1);
+	if (!holder || state->pairs[seat])
+		return;
+	stay = malloc(sizeof(*stay));
+	if (!stay)
+		return;
+	dfi__open_target_join(state, &stay->pair, seat);
+	stay->next = partitions->stays;
+	partitions->stays = stay;
+}
+
+/* Whether the stay is over for this target. */
+static bool see_ring(struct partitions *partitions, struct open_pair *stay)
+{
+	struct keyed_target *state = &partitions->state;
+	const struct pairs *pairs = partitions->pairs;
+
+	if (!has_ring(pairs, stay)) {
+		if (stay->state == OPEN_PAIR_REST)
+			dfi__open_target_took(state, stay);
+		else if (stay->state == OPEN_PAIR_ATTACHED &&
+		    pairs->of[stay->source].last == stay->incarnation &&
+		    !dfi__pairs_expected(pairs, stay->source))
+			dfi__open_target_ended(state, stay);
+	}
+	return state->pairs[stay->source] != stay &&
+	    stay->state != OPEN_PAIR_REST;
+}
+
+static void see_stays(struct partitions *partitions)
+{
+	struct stay **at = &partitions->stays, *stay;
+	uint32_t i;
+
+	for (i = 0; i < partitions->pairs->seats.n_others; i++)
+		see_seat(partitions, i);
+	while ((stay = *at)) {
+		if (see_ring(partitions, &stay->pair)) {
+			*at = stay->next;
+			free(stay);
+		} else {
+			at = &stay->next;
+		}
+	}
+}
+
+/* ---- Taking and releasing ------------------------------------------------ */
+
+/* Under the lock, as the next ones: the helper has to put the "hand/" key. */
+static void note_hand(struct partitions *partitions)
+{
+	const struct open_hand *hand;
+
+	if (!dfi__open_target_hand(&partitions->state, &hand))
+		return;
+	partitions->hands = true;
+	seat_watch_call(&partitions->pairs->seats);
+}
+
+static bool next_event(
+    struct partitions *partitions, uint32_t *partition, bool *leaves)
+{
+	struct keyed_target *state = &partitions->state;
+
+	if (!dfi__open_target_event(state, partition, leaves))
+		return false;
+	/* Its tuples come with a later call of the owner. */
+	if (!*leaves)
+		(void)dfi__open_target_take(state, *partition);
+	else if (!partitions->events)
+		(void)dfi__open_target_release(state, *partition);
+	return true;
+}
+
+void dfi__partitions_learn(struct partitions *partitions)
+{
+	uint32_t partition;
+	bool leaves;
+
+	see_stays(partitions);
+	dfi__open_target_learn(&partitions->state);
+	while (
+	    !partitions->events && next_event(partitions, &partition, &leaves))
+		;
+	note_hand(partitions);
+	atomic_set(&partitions->n_due, partitions->state.n_due);
+}
+
+void dfi__partitions_marked(struct partitions *partitions, uint32_t source,
+    uint64_t incarnation, uint64_t table)
+{
+	struct seat_watch *seats = &partitions->pairs->seats;
+	struct stay *stay;
+
+	pthread_mutex_lock(&seats->lock);
+	see_stays(partitions);
+	for (stay = partitions->stays; stay; stay = stay->next)
+		if (stay->pair.source == source &&
+		    stay->pair.incarnation == incarnation)
+			dfi__open_target_marked(&stay->pair, table);
+	dfi__partitions_learn(partitions);
+	pthread_mutex_unlock(&seats->lock);
+}
+
+bool dfi__partitions_due(const struct partitions *partitions)
+{
+	return atomic_peek(&partitions->n_due) != 0;
+}
+
+/* Who had the partition, or gets it. */
+static void name_other(
+    const struct open_table *table, bool leaves, struct dfi_event *event)
+{
+	uint16_t seat = leaves ? table->owners[event->partition]
+			       : table->from[event->partition];
+
+	event->seat = seat == OPEN_NOBODY ? DFI_ANY_SEAT : seat;
+	event->incarnation = seat == OPEN_NOBODY ? 0
+						 : table->incarnations[seat];
+}
+
+bool dfi__partitions_event(
+    struct partitions *partitions, struct dfi_event *event)
+{
+	struct seat_watch *seats = &partitions->pairs->seats;
+	bool there, leaves = false;
+	uint32_t partition = 0;
+
+	pthread_mutex_lock(&seats->lock);
+	there = next_event(partitions, &partition, &leaves);
+	if (there) {
+		*event = (struct dfi_event){
+			.type = leaves ? DFI_LEAVING : DFI_GAINED,
+			.partition = partition,
+			.epoch = seats->tables->newest.epoch,
+		};
+		name_other(&seats->tables->newest, leaves, event);
+	}
+	dfi__partitions_learn(partitions);
+	pthread_mutex_unlock(&seats->lock);
+	return there;
+}
+
+bool dfi__partitions_release(struct partitions *partitions, uint32_t partition)
+{
+	struct seat_watch *seats = &partitions->pairs->seats;
+	bool left;
+
+	pthread_mutex_lock(&seats->lock);
+	left = dfi__open_target_release(&partitions->state, partition);
+	note_hand(partitions);
+	pthread_mutex_unlock(&seats->lock);
+	return left;
+}
+
+bool dfi__partitions_move(const struct partitions *partitions)
+{
+	const struct keyed_target *state = &partitions->state;
+	const struct open_seats *seats = state->seats;
+	const struct open_table *table = &state->tables->newest;
+	uint32_t p, own = seats->own_seat;
+
+	if (!table->number ||
+	    table->incarnations[own] != seats->own_incarnation)
+		return false;
+	for (p = 0; p < table->n_partitions; p++)
+		if (open_table_moves(table, p) &&
+		    ((table->owners[p] == own && !open_bit(state->taken, p)) ||
+			(table->from[p] == own &&
+			    !open_bit(state->released, p))))
+			return true;
+	return state->hand.table != table->number;
+}
+
+/* ---- On the helper ------------------------------------------------------- */
+
+int64_t dfi__partitions_tend(struct partitions *partitions)
+{
+	struct seat_watch *seats = &partitions->pairs->seats;
+	bool hands;
+	int ret;
+
+	pthread_mutex_lock(&seats->lock);
+	dfi__partitions_learn(partitions);
+	hands = partitions->hands;
+	partitions->hands = false;
+	pthread_mutex_unlock(&seats->lock);
+	ret = hands ? dfi__tables_watch_hand(seats, &partitions->state.hand)
+		    : 0;
+	if (ret < 0) {
+		pthread_mutex_lock(&seats->lock);
+		partitions->hands = true;
+		pthread_mutex_unlock(&seats->lock);
+	}
+	if (!ret)
+		ret = dfi__tables_watch_propose(seats, &partitions->cleaned);
+	return ret < 0 ? clock_now_ns() + AGAIN_NS : DEADLINE_NEVER;
+}
+
+/* ---- The call of the owner ----------------------------------------------- */
+
+int dfi_partition_release(struct dfi_target *target, uint32_t partition)
+{
+	TARGET_CALL(target, TARGET_SHARED(target));
+	struct open_target *open;
+	int ret = target_check(target);
+
+	if (ret < 0)
+		return ret;
+	if (!target->flow.partitions || partition >= target->flow.partitions)
+		return dfi__fail(-ERANGE,
+		    "flow '%s': %s %u: partition %u: the flow has %u, numbered "
+		    "from 0",
+		    target->flow.name, TARGET_ID(target), partition,
+		    target->flow.partitions);
+	open = open_target(target);
+	return dfi__partitions_release(open->partitions, partition)
+	    ? 0
+	    : dfi__fail(-EINVAL,
+		  "flow '%s': %s %u: partition %u does not leave: release it "
+		  "behind its DFI_LEAVING",
+		  target->flow.name, TARGET_ID(target), partition);
+}

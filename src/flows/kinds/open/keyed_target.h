@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The partitions of a target of an open flow: it knows the marks of its
+ * sources, takes what it gains and releases what leaves, and its helper makes
+ * tables (H1 to H7 of docs/open-flows.md). The lock of the seats protects it.
+ */
+#ifndef DFI_FLOWS_KINDS_OPEN_KEYED_TARGET_H
+#define DFI_FLOWS_KINDS_OPEN_KEYED_TARGET_H
+
+#include <dfi/event.h>
+#include "flows/open/target.h"
+#include "pairs.h"
+
+struct partitions;
+
+/* Once the seat is there. NULL: no memory. free: NULL is allowed. */
+struct partitions *dfi__partitions_new(struct pairs *pairs, bool events);
+void dfi__partitions_free(struct partitions *partitions);
+
+/*
+ * The registry or a pair has changed. Under the lock. Without events, take and
+ * release what is due.
+ */
+void dfi__partitions_learn(struct partitions *partitions);
+
+/* The owner has consumed all of a source up to the mark of this table. */
+void dfi__partitions_marked(struct partitions *partitions, uint32_t source,
+    uint64_t incarnation, uint64_t table);
+
+/* Whether an event is due. For the owner. */
+bool dfi__partitions_due(const struct partitions *partitions);
+
+/* Take the next event; false: none is due. What is gained is taken. */
+bool dfi__partitions_event(
+    struct partitions *partitions, struct dfi_event *event);
+
+/* Release a partition that leaves; false: it does not. */
+bool dfi__partitions_release(struct partitions *partitions, uint32_t partition);
+
+/*
+ * Under the lock: whether the target has yet to take or release partitions of
+ * the newest table.
+ */
+bool dfi__partitions_move(const struct partitions *partitions);
+
+/* For struct pairs_ops.tend of targets. */
+int64_t dfi__partitions_tend(struct partitions *partitions);
+
+#endif

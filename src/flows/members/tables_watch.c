@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See tables_watch.h. */
+#include "tables_watch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "flows/context/context.h"
+#include "flows/open/keys.h"
+#include "flows/open/value.h"
+#include "registry/client/client.h"
+
+/* How long the helper waits for the registry's answer. */
+#define ANSWER_NS (INT64_C(2) * NS_PER_S)
+
+bool dfi__tables_watch_new(struct seat_watch *watch)
+{
+	uint32_t n_partitions = watch->flow->partitions;
+	uint32_t n_targets = watch->flow->n_targets;
+	struct open_tables *tables;
+
+	if (!n_partitions)
+		return false;
+	tables = malloc(
+	    sizeof(*tables) + dfi__open_tables_size(n_partitions, n_targets));
+	if (!tables)
+		return true;
+	dfi__open_tables_init(tables, n_partitions, n_targets, tables + 1);
+	watch->tables = tables;
+	return false;
+}
+
+/* The text of a key, below the flow's prefix. */
+static void write_key(const struct seat_watch *watch,
+    const struct open_key *open, char key[KEY_SIZE])
+{
+	size_t length;
+
+	dfi__flow_prefix(key, watch->flow);
+	length = strlen(key);
+	dfi__open_key_write(key + length, open);
+}
+
+static void write_table_key(
+    const struct seat_watch *watch, uint64_t number, char key[KEY_SIZE])
+{
+	write_key(watch,
+	    &(struct open_key){ .kind = OPEN_KEY_TABLE, .number = number },
+	    key);
+}
+
+/* ---- What the watch reports ---------------------------------------------- */
+
+/* All that has to be moved has its last tuple: nobody is to take over. */
+static bool is_over(const struct seat_watch *watch)
+{
+	return watch->finished && !watch->seats.n_attached[OPEN_SOURCE];
+}
+
+static void see_table(struct seat_watch *watch, uint64_t number,
+    const struct registry_event *event)
+{
+	struct open_tables *tables = watch->tables;
+	uint32_t n_partitions = tables->newest.n_partitions;
+	uint32_t n_targets = tables->newest.n_targets;
+	size_t size = dfi__open_table_size(n_partitions, n_targets);
+	struct open_table table;
+	void *memory;
+
+	if (event->type != REGISTRY_PUT) {
+		if (event->replaced)
+			return;
+		dfi__open_tables_delete(tables, number);
+		/* Who comes later counts from 1 as well. */
+		if (!tables->listed && !watch->seats.n_attached[OPEN_TARGET])
+			tables->newest.number = tables->newest.epoch = 0;
+		return;
+	}
+	memory = malloc(size);
+	if (!memory)
+		return;
+	dfi__open_table_init(&table, n_partitions, n_targets, memory);
+	if (!is_over(watch) &&
+	    dfi__open_table_decode(event->data, event->size, &table) &&
+	    table.number == number) {
+		table.revision = event->revision;
+		(void)dfi__open_tables_put(tables, &table);
+	}
+	free(memory);
+}
+
+static void see_hand(
+    struct seat_watch *watch, const struct registry_event *event)
+{
+	uint32_t n = watch->flow->partitions, words = open_bits_words(n);
+	uint64_t *bits = calloc(words, 2 * sizeof(bits[0]));
+	struct open_hand hand;
+
+	if (bits && event->type == REGISTRY_PUT &&
+	    dfi__open_hand_decode(
+		event->data, event->size, n, bits, bits + words, &hand))
+		dfi__open_tables_hand(watch->tables, &hand);
+	free(bits);
+}
+
+static void see_assign(
+    struct seat_watch *watch, const struct registry_event *event)
+{
+	uint32_t n = watch->flow->partitions;
+	uint16_t *owners = calloc(n, sizeof(owners[0]));
+
+	if (event->type != REGISTRY_PUT && !event->replaced)
+		dfi__open_tables_assign(watch->tables, NULL);
+	else if (owners && event->type == REGISTRY_PUT &&
+	    dfi__open_assign_decode(event->data, event->size, n, owners))
+		dfi__open_tables_assign(watch->tables, owners);
+	free(owners);
+}
+
+void dfi__tables_watch_see(struct seat_watch *watch, const struct open_key *key,
+    const struct registry_event *event)
+{
+	if (key->kind == OPEN_KEY_TABLE)
+		see_table(watch, key->number, event);
+	else if (key->kind == OPEN_KEY_HAND)
+		see_hand(watch, event);
+	else if (key->kind == OPEN_KEY_ASSIGN)
+		see_assign(watch, event);
+}
+
+/* ---- What this endpoint says --------------------------------------------- */
+
+/* The registry may come back, or be slow: all other errors are for good. */
+static int again(int ret)
+{
+	return ret == -ETIMEDOUT || ret == -ENOTCONN ? -EAGAIN : 0;
+}
+
+/*
+ * Under the lock: the table to be created, as its value, and its number; NULL:
+ * none, or no memory.
+ */
+static uint8_t *next_table(
+    struct seat_watch *watch, uint64_t *number, size_t *size)
+{
+	struct open_tables *tables = watch->tables;
+	const struct open_table *table = &tables->next;
+	uint8_t *bytes;
+
+	/* The registry has lost it: it comes back before the next one. */
+	if (tables->newest.number && !tables->listed)
+		table = &tables->newest;
+	else if (is_over(watch) ||
+	    (!tables->newest.number &&
+		watch->seats.n_attached[OPEN_TARGET] <
+		    watch->flow->min_targets) ||
+	    !dfi__open_tables_propose(tables, &watch->seats))
+		return NULL;
+	*number = table->number;
+	*size = dfi__open_table_bytes(table->n_partitions, table->n_targets);
+	bytes = malloc(*size);
+	if (bytes)
+		dfi__open_table_encode(table, bytes);
+	else
+		tables->proposed = 0;
+	return bytes;
+}
+
+static int create_table(struct seat_watch *watch, uint64_t number,
+    const uint8_t *bytes, size_t size)
+{
+	char key[KEY_SIZE];
+	int ret;
+
+	write_table_key(watch, number, key);
+	ret = dfi__client_create(watch->dfi->registry, key, bytes, size, 0,
+	    clock_now_ns() + ANSWER_NS, NULL);
+	if (ret < 0 && ret != -EEXIST) {
+		pthread_mutex_lock(&watch->lock);
+		watch->tables->proposed = 0;
+		pthread_mutex_unlock(&watch->lock);
+	}
+	return again(ret);
+}
+
+static int delete_table(struct seat_watch *watch, uint64_t number)
+{
+	char key[KEY_SIZE];
+
+	write_table_key(watch, number, key);
+	return again(dfi__client_delete(
+	    watch->dfi->registry, key, 0, clock_now_ns() + ANSWER_NS));
+}
+
+int dfi__tables_watch_propose(struct seat_watch *watch, uint64_t *cleaned)
+{
+	uint64_t number = 0, newest;
+	uint8_t *bytes;
+	size_t size = 0;
+	int ret = 0;
+
+	pthread_mutex_lock(&watch->lock);
+	bytes = next_table(watch, &number, &size);
+	newest = watch->tables->newest.number;
+	pthread_mutex_unlock(&watch->lock);
+	if (bytes)
+		ret = create_table(watch, number, bytes, size);
+	free(bytes);
+	if (!ret && newest > *cleaned) {
+		if (newest > 1)
+			ret = delete_table(watch, newest - 1);
+		if (!ret)
+			*cleaned = newest;
+	}
+	return ret;
+}
+
+static void write_hand_key(const struct seat_watch *watch, char key[KEY_SIZE])
+{
+	write_key(watch,
+	    &(struct open_key){
+		.kind = OPEN_KEY_HAND,
+		.target = watch->seats.own_seat,
+		.incarnation = watch->incarnation,
+	    },
+	    key);
+}
+
+int dfi__tables_watch_hand(
+    struct seat_watch *watch, const struct open_hand *hand)
+{
+	uint32_t n = watch->flow->partitions;
+	size_t size = dfi__open_hand_bytes(n);
+	uint8_t *bytes = malloc(size);
+	char key[KEY_SIZE];
+	int ret;
+
+	if (!bytes)
+		return -EAGAIN;
+	pthread_mutex_lock(&watch->lock);
+	dfi__open_hand_encode(hand, n, bytes);
+	pthread_mutex_unlock(&watch->lock);
+	write_hand_key(watch, key);
+	ret = dfi__client_put(watch->dfi->registry, key, bytes, size,
+	    CLIENT_LEASED, clock_now_ns() + ANSWER_NS, NULL);
+	free(bytes);
+	return again(ret);
+}
+
+bool dfi__tables_watch_leave(struct seat_watch *watch)
+{
+	const struct open_seats *seats = &watch->seats;
+	bool last;
+
+	char key[KEY_SIZE];
+
+	if (!watch->tables || !watch->key[0])
+		return false;
+	if (watch->role == OPEN_TARGET) {
+		write_hand_key(watch, key);
+		dfi__client_forget(watch->dfi->registry, key);
+	}
+	pthread_mutex_lock(&watch->lock);
+	last = watch->tables->newest.number &&
+	    seats->n_attached[OPEN_SOURCE] + seats->n_attached[OPEN_TARGET] ==
+		1;
+	pthread_mutex_unlock(&watch->lock);
+	return last;
+}
+
+void dfi__tables_watch_forget(struct seat_watch *watch)
+{
+	(void)delete_table(watch, watch->tables->newest.number);
+}
