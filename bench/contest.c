@@ -7,8 +7,12 @@
 #include <string.h>
 
 #include "compare.h"
+#include "replicate.h"
 #include "rival.h"
 #include "values.h"
+
+#define N_GROUPS 1000
+#define MAX_PAIRS 8
 
 /* A measure with one size: the flow's side, and those of rivals. */
 struct trial {
@@ -26,11 +30,6 @@ static const struct contest_measure *kind_of(const struct trial *trial)
 	return &trial->contest->measures[trial->measure];
 }
 
-static uint32_t ends_of(const struct contest_measure *kind)
-{
-	return kind->n_ends ? kind->n_ends : 1;
-}
-
 /* The median round trip of a round, in ns. */
 static double value_trip(const struct side *side, const struct board *board,
     const struct outcome *outcome)
@@ -46,12 +45,46 @@ static double value_trip_us(const struct side *side, const struct board *board,
 	return value_trip(side, board, outcome) * 1e-3;
 }
 
+/* The ends of a measure, and what they do that one source and target do not. */
+static void shape_plan(enum measure measure, struct plan *plan)
+{
+	int32_t cpus[MAX_CPUS];
+	uint32_t n_cpus = usable_cpus(cpus, MAX_CPUS);
+
+	plan->n_sources = plan->n_targets = 1;
+	switch (measure) {
+	case MEASURE_SHUFFLE:
+		plan->n_sources = plan->n_targets = 2;
+		break;
+	case MEASURE_THREADS:
+		plan->paired = 1;
+		plan->routing = DFI_ROUTE_DIRECT;
+		plan->n_sources = plan->n_targets = n_cpus < 4 ? 1
+		    : n_cpus > 2 * MAX_PAIRS                   ? MAX_PAIRS
+							       : n_cpus / 2;
+		break;
+	case MEASURE_REPLICATE:
+		replicate_plan(plan, MODE_MULTICAST);
+		plan->n_targets = n_cpus < 3         ? 1
+		    : n_cpus > REPLICATE_MAX_TARGETS ? REPLICATE_MAX_TARGETS
+						     : n_cpus - 1;
+		break;
+	case MEASURE_COMBINE:
+		plan->n_sources = 2;
+		plan->n_groups = N_GROUPS;
+		plan->combining = DFI_COMBINING_ADAPTIVE;
+		break;
+	default:
+		break;
+	}
+	plan->n_target_threads = plan->n_targets;
+}
+
 static bool make_flow_side(struct trial *trial, uint32_t segment_size)
 {
 	const struct common_options *common = &trial->options->common;
 	const struct contest_measure *kind = kind_of(trial);
 	struct side *side = &trial->sides[0];
-	uint32_t n_ends = ends_of(kind);
 	int32_t cpus[2];
 
 	*side = (struct side){
@@ -59,9 +92,6 @@ static bool make_flow_side(struct trial *trial, uint32_t segment_size)
 			.job = kind->job,
 			.api = kind->api,
 			.wait = common->wait,
-			.n_sources = n_ends,
-			.n_targets = n_ends,
-			.n_target_threads = n_ends,
 			.tuple_size = trial->tuple_size,
 			.batch = 1024,
 			.tuples = kind->job == JOB_ECHO_FLOW
@@ -75,6 +105,7 @@ static bool make_flow_side(struct trial *trial, uint32_t segment_size)
 			.segment_count = common->geometry.segment_count,
 		},
 	};
+	shape_plan(trial->measure, &side->plan);
 	trial->n_sides = 1;
 	return session_look_up(trial->session, &side->plan, &side->asked);
 }
@@ -129,8 +160,8 @@ static bool measure(struct trial *trial)
 	const struct common_options *common = &trial->options->common;
 	bool trips = trial->measure == MEASURE_TRIPS;
 	struct runner_attr attr = {
-		.n_sources = ends_of(kind_of(trial)),
-		.n_target_threads = ends_of(kind_of(trial)),
+		.n_sources = trial->sides[0].plan.n_sources,
+		.n_target_threads = trial->sides[0].plan.n_target_threads,
 		.procs = common->procs,
 		.registry = trial->session->address,
 		.timeout_s = common->timeout_s,

@@ -17,7 +17,6 @@ struct contest_measure {
 	uint32_t tuple_size; /* unless the options have some */
 	enum rival_kind rivals[MAX_RIVALS];
 	uint32_t n_rivals;
-	uint32_t n_ends; /* sources, and as many targets; 0: one */
 };
 
 struct contest {

@@ -154,12 +154,18 @@ const struct experiment paper_experiments[] = {
 		     "can send, as the network makes the copies. More source "
 		     "threads do not help.",
 	    .here = "Tuple size; 8 targets, which share the processors. In "
-		    "memory a multicast is one ring that all targets read.",
+		    "memory a multicast is one ring that all targets read. "
+		    "MPI_Bcast stands beside a flow with a processor for each "
+		    "end.",
 	    .steps = {
 		{ "8 targets",
 		    "replicate --mode naive,multicast --targets 8 --api claim "
 		    "--tuple-size " SIZES,
 		    24, 2 },
+		{ "beside MPI",
+		    "peers --measure replicate --tuple-size 64,1K --timeout "
+		    "300",
+		    20, 2 },
 	    },
 	    .claims = {
 		{ "Targets get at least as much as by naive replication",
@@ -168,6 +174,9 @@ const struct experiment paper_experiments[] = {
 		{ "The same with tuples of 64 B", "delivered",
 		    "mode=multicast tuple_size=64", "mode=naive tuple_size=64",
 		    1, 0 },
+		{ "A flow has the bandwidth of the faster MPI_Bcast", "ratio",
+		    "measure=replicate tuple_size=1024 best_peer=yes", NULL, 1,
+		    0 },
 	    },
 	    .figure = {
 		.x = "tuple_size", .x_title = "tuple size [B]",
@@ -209,7 +218,9 @@ const struct experiment paper_experiments[] = {
 	    .paper = "With two and with four threads a node, the network's way "
 		     "into the target is the limit, whatever the tuple size.",
 	    .here = "Tuple size; 1, 2 and 8 sources; 1000 groups. The target's "
-		    "processor is the limit; combining at sources avoids it.",
+		    "processor is the limit; combining at sources avoids it. "
+		    "Ranks of MPI know that keys are small numbers, and add to "
+		    "an array, before one MPI_Reduce.",
 	    .steps = {
 		{ "1 source",
 		    "combine --sources 1 --groups 1000 --tuple-size "
@@ -223,6 +234,10 @@ const struct experiment paper_experiments[] = {
 		    "combine --sources 8 --groups 1000 --tuple-size "
 		    "16,64,256,1K",
 		    22, 2 },
+		{ "beside MPI",
+		    "peers --measure combine --tuple-size 16,64,1K --timeout "
+		    "300",
+		    20, 2 },
 	    },
 	    .claims = {
 		{ "Eight sources move at most 1.3 times what two do", "value",
@@ -235,8 +250,16 @@ const struct experiment paper_experiments[] = {
 		{ "They move at least twice as much of 16 B tuples",
 		    "off_ratio", "sources=8 tuple_size=16 source_combining=on",
 		    NULL, 2, 0 },
+		{ "Two that combine have half of the bandwidth of ranks that add "
+		  "to an array for MPI_Reduce",
+		    "ratio", "measure=combine tuple_size=16 best_peer=yes",
+		    NULL, 0.5, 0 },
 	    },
-	    .figure = BANDWIDTH_BY_SIZE("series source_combining"),
+	    .figure = {
+		.x = "tuple_size", .x_title = "tuple size [B]",
+		.y = "value", .y_title = "payload [GB/s]",
+		.lines = "series source_combining", .rows = "experiment=combine",
+	    },
 	},
 	{
 	    .id = "E8",
@@ -346,7 +369,9 @@ const struct experiment paper_experiments[] = {
 		     "threads in a process gets slower, as they share a lock; "
 		     "MPI with several processes gets faster.",
 	    .here = "N sources with a target each, a processor for each, push "
-		    "only; beside one source and one target.",
+		    "only; beside one source and one target. Beside them MPI_Send "
+		    "of each tuple, by threads of two processes or by a process "
+		    "for each end.",
 	    .steps = {
 		{ "2 threads",
 		    "shuffle --pairs 2 --procs 2 --vs-one-to-one "
@@ -360,19 +385,28 @@ const struct experiment paper_experiments[] = {
 		    "shuffle --pairs 8 --procs 2 --vs-one-to-one "
 		    "--api push --tuple-size 16,64,1K",
 		    8, 16 },
+		{ "beside MPI",
+		    "peers --measure threads --tuple-size 16,64,1K --timeout "
+		    "300",
+		    60, 2 },
 	    },
 	    .claims = {
 		{ "Two threads push 1.5 times as much as one", "ratio",
-		    "sources=2 tuple_size=16", NULL, 1.5, 0 },
+		    "experiment=shuffle sources=2 tuple_size=16", NULL, 1.5, 0 },
 		{ "Four threads push 2.5 times as much as one", "ratio",
-		    "sources=4 tuple_size=16", NULL, 2.5, 0 },
+		    "experiment=shuffle sources=4 tuple_size=16", NULL, 2.5, 0 },
 		{ "Eight threads push 4.5 times as much as one", "ratio",
-		    "sources=8 tuple_size=16", NULL, 4.5, 0 },
+		    "experiment=shuffle sources=8 tuple_size=16", NULL, 4.5, 0 },
+		{ "A push has 8 times the bandwidth of Open MPI whose threads "
+		  "share a process",
+		    "ratio",
+		    "measure=threads baseline=openmpi-threads tuple_size=16",
+		    NULL, 8, 0 },
 	    },
 	    .figure = {
 		.x = "sources", .x_title = "threads that push",
 		.y = "value", .y_title = "payload [GB/s]",
-		.lines = "tuple_size",
+		.lines = "tuple_size", .rows = "experiment=shuffle",
 	    },
 	},
 	{

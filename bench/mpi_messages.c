@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MPI between two ranks: 0 is the source, 1 the target.
+ * MPI between two ends, rank 0 the source and rank 1 the target.
  *
  * send: MPI_Send and MPI_Recv of each message.
+ *
+ * threads: the same between threads of both ranks, each pair with a
+ * communicator. processes: the same, with a process for each end.
  *
  * put: each process has a window with a ring of messages and two counters,
  * which the other one writes. A message is put, flushed, and then counted. In a
  * round trip it is put alone, and its last word, which changes, tells that it
  * has come, as shared memory is written in order.
  */
+#include <pthread.h>
 #include <sched.h>
 
 #include "mpi_rank.h"
@@ -29,6 +33,7 @@
 struct state {
 	bool puts;
 	int other; /* rank */
+	MPI_Comm comm;
 	char *buffer;
 	size_t message_size; /* the largest */
 	MPI_Win window;
@@ -52,8 +57,8 @@ static int send_commit(struct worker *worker, size_t size)
 	struct state *state = worker->state;
 
 	/* Errors end the program, as is the default. */
-	MPI_Send(state->buffer, (int)size, MPI_BYTE, state->other, TAG,
-	    MPI_COMM_WORLD);
+	MPI_Send(
+	    state->buffer, (int)size, MPI_BYTE, state->other, TAG, state->comm);
 	return 0;
 }
 
@@ -64,7 +69,7 @@ static ssize_t send_consume(struct worker *worker, const char **at)
 	int n;
 
 	MPI_Recv(state->buffer, (int)state->message_size, MPI_BYTE,
-	    state->other, TAG, MPI_COMM_WORLD, &status);
+	    state->other, TAG, state->comm, &status);
 	MPI_Get_count(&status, MPI_BYTE, &n);
 	*at = state->buffer;
 	return n;
@@ -218,80 +223,182 @@ static size_t message_size(const struct plan *plan)
 static void warm_up(struct state *state)
 {
 	MPI_Sendrecv_replace(state->buffer, (int)state->message_size, MPI_BYTE,
-	    state->other, TAG, state->other, TAG, MPI_COMM_WORLD,
+	    state->other, TAG, state->other, TAG, state->comm,
 	    MPI_STATUS_IGNORE);
-	MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static struct worker *worker_of(struct mpi_rank *rank)
-{
-	return rank->number ? &rank->target : &rank->source;
-}
-
-static int open_state(struct mpi_rank *rank, bool puts)
+static int open_state(struct worker *worker, int other, bool puts)
 {
 	struct state *state = calloc(1, sizeof(*state));
-	struct worker *worker = worker_of(rank);
 
 	if (!state)
 		return worker_fail_errno(worker, "a rank");
 	worker->state = state;
 	state->puts = puts;
-	state->other = !rank->number;
-	state->message_size = message_size(rank->plan);
+	state->other = other;
+	state->message_size = message_size(worker->plan);
 	state->buffer = aligned_alloc(64, (state->message_size + 63) / 64 * 64);
 	if (!state->buffer)
 		return worker_fail_errno(worker, "a message");
 	memset(state->buffer, 0, state->message_size);
+	MPI_Comm_dup(MPI_COMM_WORLD, &state->comm);
 	if (puts)
 		open_window(worker, state);
 	warm_up(state);
 	return 0;
 }
 
-static int open_send(struct mpi_rank *rank)
+static int run_worker(struct worker *worker)
 {
-	return open_state(rank, false);
-}
-
-static int open_put(struct mpi_rank *rank)
-{
-	return open_state(rank, true);
-}
-
-static int run(struct mpi_rank *rank)
-{
-	struct worker *worker = worker_of(rank);
 	const struct state *state = worker->state;
 
 	if (!state->puts)
 		return rival_messages(worker, &send_calls);
-	return rank->plan->trips ? rival_messages(worker, &trip_calls)
-				 : rival_messages(worker, &put_calls);
+	return worker->plan->trips ? rival_messages(worker, &trip_calls)
+				   : rival_messages(worker, &put_calls);
 }
 
-static void close_state(struct mpi_rank *rank)
+static void close_worker(struct worker *worker)
 {
-	struct state *state = worker_of(rank)->state;
+	struct state *state = worker->state;
 
 	if (state->puts) {
 		MPI_Win_unlock_all(state->window);
 		MPI_Win_free(&state->window);
 	}
+	MPI_Comm_free(&state->comm);
 	free(state->buffer);
 	free(state);
+}
+
+static struct worker *worker_of(struct mpi_rank *rank)
+{
+	return rank->source.seat ? &rank->source : &rank->target;
+}
+
+static int open_send(struct mpi_rank *rank)
+{
+	return open_state(worker_of(rank), !rank->number, false);
+}
+
+static int open_put(struct mpi_rank *rank)
+{
+	return open_state(worker_of(rank), !rank->number, true);
+}
+
+static int open_processes(struct mpi_rank *rank)
+{
+	int half = rank->count / 2;
+
+	return open_state(
+	    worker_of(rank), (rank->number + half) % rank->count, false);
+}
+
+static int run(struct mpi_rank *rank)
+{
+	return run_worker(worker_of(rank));
+}
+
+static void close_rank(struct mpi_rank *rank)
+{
+	close_worker(worker_of(rank));
+}
+
+/* ---- Threads ----------------------------------------------------------- */
+
+struct thread {
+	pthread_t id;
+	struct worker worker;
+	int ret;
+};
+
+/* The rank has as many ends as its seat's role has; the first one is given. */
+static int open_threads(struct mpi_rank *rank)
+{
+	uint32_t n = rank->plan->n_sources, i;
+	struct thread *threads = calloc(n, sizeof(*threads));
+	int ret = 0;
+
+	if (!threads)
+		return worker_fail_errno(worker_of(rank), "threads");
+	rank->state = threads;
+	for (i = 0; i < n && !ret; i++) {
+		threads[i].worker = (struct worker){
+			.board = rank->board,
+			.plan = rank->plan,
+			.seat = &rank->board->seats[i +
+			    (rank->number ? rank->board->n_sources : 0)],
+		};
+		ret = open_state(&threads[i].worker, !rank->number, false);
+	}
+	return ret;
+}
+
+static void *run_thread(void *arg)
+{
+	struct thread *thread = arg;
+
+	thread->ret = run_worker(&thread->worker);
+	return NULL;
+}
+
+static int run_threads(struct mpi_rank *rank)
+{
+	uint32_t n = rank->plan->n_sources, i;
+	struct thread *threads = rank->state;
+	int ret;
+
+	for (i = 1; i < n; i++) {
+		errno = pthread_create(
+		    &threads[i].id, NULL, run_thread, &threads[i]);
+		if (errno)
+			return worker_fail_errno(
+			    &threads[i].worker, "a thread");
+	}
+	run_thread(&threads[0]);
+	ret = threads[0].ret;
+	for (i = 1; i < n; i++) {
+		pthread_join(threads[i].id, NULL);
+		ret = ret ? ret : threads[i].ret;
+	}
+	return ret;
+}
+
+static void close_threads(struct mpi_rank *rank)
+{
+	struct thread *threads = rank->state;
+	uint32_t i;
+
+	for (i = 0; i < rank->plan->n_sources; i++)
+		close_worker(&threads[i].worker);
+	free(threads);
 }
 
 const struct mpi_way mpi_send = {
 	.name = "send",
 	.open = open_send,
 	.run = run,
-	.close = close_state,
+	.close = close_rank,
 };
 
 const struct mpi_way mpi_put = {
 	.name = "put",
 	.open = open_put,
 	.run = run,
-	.close = close_state,
+	.close = close_rank,
+};
+
+const struct mpi_way mpi_processes = {
+	.name = "processes",
+	.open = open_processes,
+	.run = run,
+	.close = close_rank,
+};
+
+const struct mpi_way mpi_threads = {
+	.name = "threads",
+	.threads = true,
+	.open = open_threads,
+	.run = run_threads,
+	.close = close_threads,
 };

@@ -21,6 +21,10 @@ static const struct mpi_way *const ways[] = {
 	&mpi_put,
 	&mpi_alltoall,
 	&mpi_alltoallv,
+	&mpi_bcast,
+	&mpi_reduce,
+	&mpi_threads,
+	&mpi_processes,
 };
 
 int worker_fail_errno(struct worker *worker, const char *what)
@@ -82,19 +86,24 @@ static struct worker worker_of(
 }
 
 /*
- * With one source and one target rank 1 is the target; else ranks may have both
- * ends of a number.
+ * With one source rank 0 is the source and each other rank a target; of pairs,
+ * the first half are sources and the other half targets. Else a rank has both
+ * ends of its number, if there are such ends.
  */
 static void take_seats(struct mpi_rank *rank)
 {
 	struct board *board = rank->board;
 	const struct plan *plan = rank->plan;
-	bool alone = plan->n_sources == 1 && plan->n_targets == 1;
 	uint32_t number = (uint32_t)rank->number;
+	uint32_t first = plan->n_sources == 1 ? 1
+	    : plan->paired                    ? (uint32_t)rank->count / 2
+					      : 0;
 
 	rank->source = worker_of(board, number, plan->n_sources, 0);
-	rank->target = worker_of(board, alone ? number - 1 : number,
-	    plan->n_targets, board->n_sources);
+	if (first && number >= first)
+		rank->source.seat = NULL;
+	rank->target = worker_of(
+	    board, number - first, plan->n_targets, board->n_sources);
 	keep_to_cpu(rank->source.seat ? rank->source.seat : rank->target.seat);
 }
 
@@ -118,7 +127,7 @@ int main(int argc, char **argv)
 {
 	struct mpi_rank rank = { .board = NULL };
 	const struct mpi_way *way;
-	int fd;
+	int fd, provided;
 
 	if (argc == 2 && strcmp(argv[1], "--version") == 0)
 		return print_version();
@@ -131,7 +140,12 @@ int main(int argc, char **argv)
 	if (!rank.board)
 		return 1;
 	rank.plan = &rank.board->plan;
-	MPI_Init(&argc, &argv);
+	MPI_Init_thread(&argc, &argv,
+	    way->threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+	if (way->threads && provided < MPI_THREAD_MULTIPLE) {
+		fprintf(stderr, "MPI lacks MPI_THREAD_MULTIPLE\n");
+		return 1;
+	}
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank.number);
 	MPI_Comm_size(MPI_COMM_WORLD, &rank.count);
 	take_seats(&rank);

@@ -26,12 +26,15 @@ struct mpi_rank {
  */
 struct mpi_way {
 	const char *name;
+	bool threads; /* several threads call MPI */
 	int (*open)(struct mpi_rank *rank);
 	int (*run)(struct mpi_rank *rank);
 	void (*close)(struct mpi_rank *rank);
 };
 
-extern const struct mpi_way mpi_send, mpi_put;           /* mpi_messages.c */
-extern const struct mpi_way mpi_alltoall, mpi_alltoallv; /* mpi_exchange.c */
+/* mpi_messages.c, mpi_exchange.c, mpi_gather.c */
+extern const struct mpi_way mpi_send, mpi_put, mpi_threads, mpi_processes;
+extern const struct mpi_way mpi_alltoall, mpi_alltoallv;
+extern const struct mpi_way mpi_bcast, mpi_reduce;
 
 #endif

@@ -201,6 +201,9 @@ enum measure {
 	MEASURE_TRIPS,        /* round trips */
 	MEASURE_TUPLES,       /* from here on in memory: tuples one by one */
 	MEASURE_SHUFFLE,      /* batches between two nodes, by key */
+	MEASURE_REPLICATE,    /* one source, a target on each other processor */
+	MEASURE_COMBINE,      /* sums by key of two sources */
+	MEASURE_THREADS,      /* tuples one by one, of several pairs */
 	N_MEASURES,
 };
 

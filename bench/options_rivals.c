@@ -95,8 +95,11 @@ void peers_options_parse(int argc, char **argv, struct rivals_options *options)
 		    "What to measure: tuples one by one (16 B unless "
 		    "--tuple-size says otherwise), batches of them that both "
 		    "ends fill and read, trips (64 B), shuffle (batches from "
-		    "two sources to two targets by the hash of the key); "
-		    "several with commas (default the first three)",
+		    "two sources to two targets by the hash of the key), "
+		    "replicate (to a target on each other processor), combine "
+		    "(sums by 1000 keys, of two sources), threads (tuples one "
+		    "by one between a pair for each two processors); several "
+		    "with commas (default the first three)",
 		    0 },
 		{ "peer", KEY_PEER, "LIST", 0,
 		    "Peers to compare with (default all that are installed)",

@@ -34,6 +34,14 @@ static const char *const ways[N_RIVALS] = {
 	[RIVAL_MPICH_PUT] = "put",
 	[RIVAL_MPICH_ALLTOALL] = "alltoall",
 	[RIVAL_MPICH_ALLTOALLV] = "alltoallv",
+	[RIVAL_OPENMPI_BCAST] = "bcast",
+	[RIVAL_OPENMPI_REDUCE] = "reduce",
+	[RIVAL_OPENMPI_THREADS] = "threads",
+	[RIVAL_OPENMPI_PROCESSES] = "processes",
+	[RIVAL_MPICH_BCAST] = "bcast",
+	[RIVAL_MPICH_REDUCE] = "reduce",
+	[RIVAL_MPICH_THREADS] = "threads",
+	[RIVAL_MPICH_PROCESSES] = "processes",
 };
 
 struct state {
@@ -41,9 +49,17 @@ struct state {
 	uint32_t n_ranks;
 };
 
-/* One for each node that has both ends; else one for each end. */
+/*
+ * Pairs have a process for each end, or two with a thread for each. Else there
+ * is a rank for each source and, if there is only one, for each target.
+ */
 static uint32_t ranks_of(const struct plan *plan)
 {
+	if (plan->paired)
+		return plan->rival == RIVAL_OPENMPI_THREADS ||
+			plan->rival == RIVAL_MPICH_THREADS
+		    ? 2
+		    : 2 * plan->n_sources;
 	return plan->n_sources > 1 ? plan->n_sources : 1 + plan->n_targets;
 }
 

@@ -245,7 +245,8 @@ static void collect(const struct board *board, struct tally *tally)
 	const struct plan *plan = &board->plan;
 	/* The client of an echo counts responses, one from each server. */
 	uint32_t i,
-	    copies = plan->job == JOB_FLOW || plan->job == JOB_RAW
+	    copies = plan->job == JOB_FLOW || plan->job == JOB_RAW ||
+		plan->job == JOB_RIVAL
 	    ? plan_copies(plan)
 	    : 1;
 

@@ -270,6 +270,9 @@ const char *measure_name(uint32_t measure)
 		[MEASURE_TRIPS] = "trips",
 		[MEASURE_TUPLES] = "tuples",
 		[MEASURE_SHUFFLE] = "shuffle",
+		[MEASURE_REPLICATE] = "replicate",
+		[MEASURE_COMBINE] = "combine",
+		[MEASURE_THREADS] = "threads",
 	};
 
 	return names[measure];
@@ -299,6 +302,14 @@ const char *rival_name(uint32_t rival)
 		[RIVAL_OPENMPI_ALLTOALLV] = "openmpi-alltoallv",
 		[RIVAL_MPICH_ALLTOALL] = "mpich-alltoall",
 		[RIVAL_MPICH_ALLTOALLV] = "mpich-alltoallv",
+		[RIVAL_OPENMPI_BCAST] = "openmpi-bcast",
+		[RIVAL_OPENMPI_REDUCE] = "openmpi-reduce",
+		[RIVAL_OPENMPI_THREADS] = "openmpi-threads",
+		[RIVAL_OPENMPI_PROCESSES] = "openmpi-processes",
+		[RIVAL_MPICH_BCAST] = "mpich-bcast",
+		[RIVAL_MPICH_REDUCE] = "mpich-reduce",
+		[RIVAL_MPICH_THREADS] = "mpich-threads",
+		[RIVAL_MPICH_PROCESSES] = "mpich-processes",
 	};
 
 	return names[rival];

@@ -44,13 +44,19 @@ for peer in memcpy raw pipe unix; do
 	grep -q "^ *batches .* $peer .* yes$" "$tmp/rows" || fail "no $peer: $(cat "$tmp/rows")"
 done
 
-# Two ranks of each MPI send all tuples to each other, also those of the last, short batch.
+# Collective calls of each MPI bring all tuples, also those of the last, short batch, and so
+# do its threads.
 : > "$tmp/rows"
-peers --wide --measure shuffle --tuple-size 16,24
-for peer in openmpi-alltoall openmpi-alltoallv mpich-alltoall mpich-alltoallv; do
-	grep -q "^# $peer: not installed, no row$" "$tmp/rows" ||
-		[ "$(grep -c "^ *shuffle .* $peer .* yes$" "$tmp/rows")" = 2 ] ||
-		fail "shuffle, $peer: not two rows that are right: $(cat "$tmp/rows")"
+peers --wide --measure shuffle,replicate,combine,threads --tuple-size 16,24
+for way in shuffle-alltoall shuffle-alltoallv replicate-bcast combine-reduce threads-threads \
+	threads-processes; do
+	for mpi in openmpi mpich; do
+		peer=$mpi-${way#*-}
+		row="^ *${way%-*} .* $peer .* yes$"
+		grep -q "^# $peer: not installed, no row$" "$tmp/rows" ||
+			[ "$(grep -c "$row" "$tmp/rows")" = 2 ] ||
+			fail "$way, $mpi: not two rows that are right: $(cat "$tmp/rows")"
+	done
 done
 
 # Tuples whose end a read need not have, and which are larger than a batch.
