@@ -9,16 +9,18 @@
 #include "../common/complain.h"
 #include "bench.h"
 #include "scale_job.h"
+#include "values.h"
 
 static const struct column columns[] = {
 	{ "of", "of", 8, 0, false },
 	{ "count", "count", 5, 0, false },
 	{ "value", "result[GB/s]", 12, 2, false },
-	{ "poll_ns", "empty poll[ns]", 14, 1, false },
+	{ "poll_ns", "poll[ns]", 8, 1, false },
 	{ "heard_us", "heard[us]", 9, 2, false },
 	{ "heard_p99_us", "99 %[us]", 8, 2, false },
 	{ "memory_mib", "memory[MiB]", 11, 1, false },
 	{ "descriptors", "descriptors", 11, 0, false },
+	{ "connections", "connections", 11, 0, false },
 	{ "min", "min[GB/s]", 9, 2, true },
 	{ "max", "max[GB/s]", 9, 2, true },
 	{ "verified", "verified", 8, 0, true },
@@ -63,8 +65,27 @@ struct measured {
 	double polls[STATS_MAX_VALUES], rates[STATS_MAX_VALUES];
 	double bytes;
 	int descriptors;
+	uint32_t connections;
 	bool verified;
 };
+
+static int add_connections(void *arg, const struct dfi_transport_stats *stats)
+{
+	uint32_t *n = arg;
+
+	*n += stats->connections;
+	return 0;
+}
+
+/* Those that the sources have: queue pairs, or what libfabric connects. */
+static uint32_t connections(const struct scale *scale)
+{
+	uint32_t n = 0;
+
+	if (scale->from)
+		dfi_context_query(scale->from, add_connections, &n);
+	return n;
+}
 
 /* The bytes that all endpoints reserve, as planned. */
 static bool plan_bytes(struct scale *scale, double *bytes)
@@ -92,6 +113,7 @@ static bool measure(const struct scale_options *options, struct scale *scale,
 	for (i = 0; i < common->repeat && done; i++)
 		done = scale_poll(
 		    scale, options->iterations, &measured->polls[i]);
+	measured->connections = connections(scale);
 	heard = (struct histogram){ .count = 0 };
 	done = done && scale_start(scale) &&
 	    scale_send_all(scale, common->seconds / 4, &ignored) &&
@@ -124,6 +146,10 @@ static bool add_row(const struct scale_options *options,
 	    "attached_sources", (int)scale.n_attached, "descriptors",
 	    measured.descriptors);
 	report_result(row, "GB/s", &rates, repeat, measured.verified);
+	json_object_set_new(
+	    row, "connections", json_integer(measured.connections));
+	json_object_set_new(row, "asked_transport",
+	    json_string(transport_name(options->common.transport)));
 	json_object_set_new(row, "poll_ns", report_number(polls.median));
 	json_object_set_new(row, "heard_us",
 	    report_number(histogram_percentile(&heard, 0.5) / 1000));

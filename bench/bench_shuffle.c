@@ -128,6 +128,7 @@ static bool measure(struct trial *trial)
 		    : options->n_target_threads,
 		.peer = trial->session->peer,
 		.procs = common->procs,
+		.nodes = options->n_nodes > 0,
 		.registry = trial->session->address,
 		.timeout_s = common->timeout_s,
 		.placement = &common->placement,
@@ -162,6 +163,9 @@ static json_t *trial_row(const struct trial *trial)
 	    routing_name(plan->routing));
 
 	json_object_set_new(row, "paired", json_boolean(plan->paired));
+	if (options->n_nodes)
+		json_object_set_new(
+		    row, "nodes", json_integer(options->n_nodes));
 	json_object_set_new(
 	    row, "wait", json_string(wait_name(options->common.wait)));
 	json_object_set_new(

@@ -36,6 +36,9 @@ static bool member_is(const json_t *value, const char *word, size_t size)
 
 	if (json_is_string(value))
 		return is_word(json_string_value(value), word, size);
+	if (json_is_boolean(value))
+		return is_word(
+		    json_is_true(value) ? "true" : "false", word, size);
 	if (!json_is_integer(value))
 		return false;
 	snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT,

@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MAX_STEPS 6
+#define MAX_STEPS 14
 #define MAX_CLAIMS 4
-#define MAX_FIGURES 4
+#define MAX_FIGURES 6
 
 /* One command, whose rows get the member "series". */
 struct experiment_step {

@@ -4,6 +4,25 @@
 
 #include "experiments_impl.h"
 
+/* Pairs in two processes, and a join of nodes, for scaling. */
+#define PAIRS(series, n, cpus)                                         \
+	{                                                              \
+		series,                                                \
+		    "shuffle --pairs " n " --procs 2 --vs-one-to-one " \
+		    "--api push,claim --tuple-size 16,64",             \
+		    9, cpus                                            \
+	}
+#define JOIN(n, n_cpus)                                                  \
+	{                                                                \
+		.series = "join of " n " nodes",                         \
+		.command = "--nodes " n " --threads 1 --inner 8M "       \
+			   "--outer 8M",                                 \
+		.seconds = 15, .cpus = n_cpus,                           \
+		.join_baseline = "--nodes " n " --threads 1 --inner 8M " \
+				 "--outer 8M --baseline local",          \
+		.baseline = "local"                                      \
+	}
+
 const struct experiment own_experiments[] = {
 	{
 	    .id = "B1",
@@ -241,12 +260,14 @@ const struct experiment own_experiments[] = {
 	    .here = "1 to 1024 sources of one target, 1 to 256 targets of one "
 		    "source, 1 to 64 flows of one source and one target, and "
 		    "1 to 4096 declared sources, of which one attaches. One "
-		    "thread sends and one polls, in two contexts; 64 B.",
+		    "thread sends and one polls, in two contexts; 64 B. Flows "
+		    "also over libfabric's TCP, with their connections.",
 	    .steps = {
 		{ "sources", "scale --of sources", 20, 2 },
 		{ "targets", "scale --of targets", 10, 2 },
 		{ "flows", "scale --of flows", 8, 2 },
 		{ "declared", "scale --of declared", 8, 2 },
+		{ "flows over TCP", "scale --of flows --transport ofi", 10, 2 },
 	    },
 	    .claims = {
 		{ "An empty poll of 1024 sources takes at most 1500 ns",
@@ -254,22 +275,28 @@ const struct experiment own_experiments[] = {
 		{ "One of 1024 sources is heard within 3 us", "heard_us",
 		    "of=sources count=1024", NULL, 0, 3 },
 		{ "64 flows move half of what one moves", "value",
-		    "of=flows count=64", "of=flows count=1", 0.5, 0 },
+		    "series=flows count=64", "series=flows count=1", 0.5, 0 },
 	    },
 	    .figure = {
 		.x = "count", .x_title = "endpoints or flows",
-		.y = "value", .y_title = "payload [GB/s]", .lines = "of",
+		.y = "value", .y_title = "payload [GB/s]", .lines = "series",
 	    },
 	    .more_figures = {
 		{ .x = "count", .x_title = "endpoints or flows",
 		    .y = "poll_ns", .y_title = "empty poll [ns]",
-		    .lines = "of", .log_y = true },
+		    .lines = "series", .log_y = true },
 		{ .x = "count", .x_title = "endpoints or flows",
 		    .y = "heard_us", .y_title = "until one tuple is heard [us]",
-		    .lines = "of", .log_y = true },
+		    .lines = "series", .log_y = true },
 		{ .x = "count", .x_title = "endpoints or flows",
 		    .y = "memory_mib", .y_title = "memory of rings [MiB]",
-		    .lines = "of", .log_y = true },
+		    .lines = "series", .log_y = true },
+		{ .x = "count", .x_title = "endpoints or flows",
+		    .y = "descriptors", .y_title = "descriptors",
+		    .lines = "series" },
+		{ .x = "count", .x_title = "flows",
+		    .y = "connections", .y_title = "connections",
+		    .lines = "series", .rows = "asked_transport=ofi" },
 	    },
 	},
 	{
@@ -294,6 +321,69 @@ const struct experiment own_experiments[] = {
 		  "MPI",
 		    "ratio", "measure=trips baseline=openmpi-put", NULL, 0,
 		    1.2 },
+	    },
+	},
+	{
+	    .id = "B13",
+	    .name = "scaling",
+	    .title = "What more processors bring",
+	    .here = "1 to 16 pairs of a source and a target, N sources to N "
+		    "targets by the hash of the key, nodes that are processes "
+		    "with both, and joins, as far as there is a processor for "
+		    "each thread; eight nodes anywhere. Each stands beside one "
+		    "source and one target, joins beside as many threads that "
+		    "share memory.",
+	    .steps = {
+		PAIRS("1 pair", "1", 2),
+		PAIRS("2 pairs", "2", 4),
+		PAIRS("4 pairs", "4", 8),
+		PAIRS("8 pairs", "8", 16),
+		PAIRS("16 pairs", "16", 32),
+		{ "4:4",
+		    "shuffle --sources 4 --targets 4 --vs-one-to-one --api "
+		    "claim,batch --tuple-size 64",
+		    5, 8 },
+		{ "8:8",
+		    "shuffle --sources 8 --targets 8 --vs-one-to-one --api "
+		    "claim,batch --tuple-size 64",
+		    5, 16 },
+		{ "2 nodes",
+		    "shuffle --nodes 2 --vs-one-to-one --api claim,batch "
+		    "--tuple-size 64",
+		    5, 2 },
+		{ "8 nodes",
+		    "shuffle --nodes 8 --vs-one-to-one --api claim,batch "
+		    "--tuple-size 64 --timeout 300",
+		    8, 2 },
+		JOIN("2", 2),
+		JOIN("4", 4),
+		JOIN("8", 8),
+		JOIN("16", 16),
+	    },
+	    .claims = {
+		{ "Two pairs move 1.6 times as much as one", "ratio",
+		    "series=2_pairs api=claim tuple_size=64", NULL, 1.6, 0 },
+		{ "Eight pairs move 5 times as much as one", "ratio",
+		    "series=8_pairs api=claim tuple_size=64", NULL, 5, 0 },
+		{ "Eight nodes that are processes move half of one pair, on "
+		  "whatever processors there are",
+		    "ratio", "series=8_nodes api=claim", NULL, 0.5, 0 },
+		{ "A join of eight nodes takes 0.4 of the time of two", "value",
+		    "experiment=join nodes=8", "experiment=join nodes=2", 0,
+		    0.4 },
+	    },
+	    .figure = {
+		.x = "sources", .x_title = "pairs",
+		.y = "value", .y_title = "payload [GB/s]",
+		.lines = "api tuple_size", .rows = "paired=true",
+	    },
+	    .more_figures = {
+		{ .x = "nodes", .x_title = "nodes, a process each",
+		    .y = "value", .y_title = "payload [GB/s]", .lines = "api",
+		    .rows = "paired=false" },
+		{ .x = "nodes", .x_title = "nodes with a thread each",
+		    .y = "value", .y_title = "time of a join [s]",
+		    .lines = "strategy", .rows = "experiment=join" },
 	    },
 	},
 };

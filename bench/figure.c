@@ -357,6 +357,24 @@ static char *draw(struct drawing *drawing)
 	return svg;
 }
 
+/* Whether rows lie at different places of the horizontal axis. */
+static bool is_a_line(const struct figure *figure, const json_t *rows)
+{
+	const json_t *row, *x, *first = NULL;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		if (!is_drawn(figure, row))
+			continue;
+		x = json_object_get(row, figure->x);
+		first = first ? first : x;
+		if (json_integer_value(x) != json_integer_value(first))
+			return true;
+	}
+	return false;
+}
+
 char *figure_draw(const struct figure *figure, const json_t *rows)
 {
 	struct lines lines = { .figure = figure };
@@ -364,7 +382,7 @@ char *figure_draw(const struct figure *figure, const json_t *rows)
 	char *svg = NULL;
 	size_t i;
 
-	if (!figure->x)
+	if (!figure->x || !is_a_line(figure, rows))
 		return NULL;
 	for (i = 0; i < json_array_size(rows); i++)
 		line_of(&lines, json_array_get(rows, i));

@@ -76,6 +76,23 @@ static void check_pairs(
 			    "the key");
 }
 
+/* Sources and targets go round the nodes. */
+static void check_nodes(
+    const struct argp_state *state, struct shuffle_options *options)
+{
+	if (options->common.role != BENCH_BOTH || options->common.procs != 1)
+		usage_error(state, "--nodes: without --role and --procs");
+	if (options->n_sources == 1 && options->n_targets == 1)
+		options->n_sources = options->n_targets = options->n_nodes;
+	if (options->n_sources < options->n_nodes ||
+	    options->n_targets < options->n_nodes || options->n_target_threads)
+		usage_error(state,
+		    "--nodes %u: with as many --sources and --targets, or "
+		    "more, and without --target-threads",
+		    options->n_nodes);
+	options->common.procs = options->n_nodes;
+}
+
 static void check_shuffle(
     const struct argp_state *state, struct shuffle_options *options)
 {
@@ -83,6 +100,8 @@ static void check_shuffle(
 
 	if (options->n_pairs)
 		check_pairs(state, options);
+	if (options->n_nodes)
+		check_nodes(state, options);
 	if (!options->n_target_threads)
 		options->n_target_threads = options->n_targets;
 	if (options->n_target_threads > options->n_targets)
@@ -126,6 +145,10 @@ static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
 	case KEY_PAIRS:
 		options->n_pairs = (uint32_t)parse_number(
 		    state, "pairs", arg, 1, DFI_MAX_ENDPOINTS);
+		return 0;
+	case KEY_NODES:
+		options->n_nodes = (uint32_t)parse_number(
+		    state, "nodes", arg, 1, MAX_PROCS);
 		return 0;
 	case KEY_TARGET_THREADS:
 		options->n_target_threads = (uint32_t)parse_number(
@@ -178,6 +201,10 @@ void shuffle_options_parse(
 		{ "pairs", KEY_PAIRS, "N", 0,
 		    "Sources and targets, where each source sends to the "
 		    "target of its number only",
+		    0 },
+		{ "nodes", KEY_NODES, "N", 0,
+		    "Processes, 1 to 64, which each have a part of the sources "
+		    "and of the targets (default number of both: N)",
 		    0 },
 		{ "target-threads", KEY_TARGET_THREADS, "N", 0,
 		    "Threads that share the targets; each polls several "

@@ -55,6 +55,7 @@ struct shuffle_options {
 	uint32_t n_targets;
 	uint32_t n_target_threads;
 	uint32_t n_pairs;      /* sources and targets that are paired, or 0 */
+	uint32_t n_nodes;      /* processes with sources and targets, or 0 */
 	uint32_t apis[N_APIS]; /* enum api */
 	uint32_t n_apis;
 	uint32_t routing; /* enum dfi_routing */

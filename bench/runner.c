@@ -44,7 +44,9 @@ static bool spawn(struct runner *runner, uint32_t number)
 
 	snprintf(index, sizeof(index), "%u", number);
 	return !children_spawn(&runner->processes,
-	    runner->attr.procs == 1 ? "the worker process" : names[number],
+	    runner->attr.nodes            ? "the process of a node"
+		: runner->attr.procs == 1 ? "the worker process"
+					  : names[number],
 	    argv, NULL, runner->fd);
 }
 
@@ -64,7 +66,9 @@ static void fill_seats(const struct runner_attr *attr, struct board *board)
 		seat->role = i < attr->n_sources ? ROLE_SOURCE : ROLE_TARGET;
 		seat->number = seat->role == ROLE_SOURCE ? i
 							 : i - attr->n_sources;
-		seat->process = attr->procs == 2 && seat->role == ROLE_TARGET;
+		seat->process = attr->nodes
+		    ? seat->number % attr->procs
+		    : attr->procs == 2 && seat->role == ROLE_TARGET;
 		seat->listed = listed_cpu(attr->placement, i);
 	}
 }
@@ -275,7 +279,7 @@ static void collect(const struct board *board, struct tally *tally)
 		if (seat->end_ns > tally->end_ns)
 			tally->end_ns = seat->end_ns;
 	}
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < MAX_PROCS; i++)
 		add_process(board, i, tally);
 }
 

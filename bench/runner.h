@@ -21,10 +21,13 @@ struct placement {
 	uint32_t n_cpus; /* of the list */
 };
 
+#define MAX_PROCS 64
+
 struct runner_attr {
 	uint32_t n_sources;
 	uint32_t n_target_threads;
 	uint32_t procs;       /* 1: all in one; 2: sources, targets */
+	bool nodes;           /* each process has sources and targets */
 	uint64_t data_size;   /* of the board's data area */
 	const char *registry; /* NULL: the workers don't use the library */
 	uint32_t timeout_s;   /* for each step of a round */

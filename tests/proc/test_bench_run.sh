@@ -74,6 +74,14 @@ for mpi in openmpi mpich; do
 	fi
 done
 
+# Nodes are processes with some of the sources and of the targets.
+"$bench" shuffle --nodes 3 --sources 4 --targets 3 --api push,batch,claim --tuple-size 16 \
+	--bytes 64K --repeat 1 --verify --timeout "$wait_limit" --json > "$tmp/nodes" ||
+	fail "shuffle --nodes: $(cat "$tmp/nodes")"
+[ "$(grep -c '"verified": true' "$tmp/nodes")" = 3 ] || fail "nodes: $(cat "$tmp/nodes")"
+refused 64 '--nodes 3: with as many' shuffle --nodes 3 --sources 4 --targets 2
+refused 64 '--nodes: without' shuffle --nodes 2 --procs 2
+
 # What is finished stays. What a stop has left, and other rounds, are run.
 before=$(stat -c %i B6-sequencer.json)
 echo '{"rows": [' > E8-memory.json

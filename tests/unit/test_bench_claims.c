@@ -64,6 +64,16 @@ Test(claims, underscores_in_a_selection_stand_for_blanks)
 	assert_verdict(&claim, VERDICT_AGREES);
 }
 
+Test(claims, a_selection_may_ask_whether_something_holds)
+{
+	json_t *row = json_pack("{s:b, s:i}", "paired", 1, "size", 16);
+
+	cr_assert(claim_selects("size=16 paired=true", row));
+	cr_assert_not(claim_selects("paired=false", row));
+	cr_assert_not(claim_selects("paired=1", row));
+	json_decref(row);
+}
+
 Test(claims, without_rows_nothing_is_claimed)
 {
 	struct claim none = { "", "value", "api=claim", NULL, 0, 1 };
