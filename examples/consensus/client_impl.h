@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by client.c, the calls; client_net.c, connections and the leader;
- * client_lane.c, commands; client_flows.c, the leader's four flows.
+ * client_lane.c, commands.
  */
 #ifndef KV_CLIENT_IMPL_H
 #define KV_CLIENT_IMPL_H
@@ -43,20 +43,12 @@ struct server {
 	uint64_t handshake_at;
 };
 
-/* The leader's four flows, if the client is in them. */
-struct client_flows {
-	uint64_t id; /* 0: it is not */
-	unsigned leader;
-	struct link *in, *out;
-};
-
 struct kv_client {
 	struct kv_client_options options;
 	char *registry, *cluster;
 	uint64_t cluster_id, id;
 	struct links *links;
 	struct server servers[KV_MAX_REPLICAS];
-	struct client_flows flows;
 	struct link *building; /* between net_begin() and net_send() */
 	int leader;            /* -1: none is known */
 	kv_ballot ballot;      /* the highest that a leader has claimed */
@@ -96,13 +88,6 @@ void net_lose_leader(struct kv_client *client);
  */
 bool net_majority_lost(const struct kv_client *client);
 void net_probe(struct kv_client *client);
-
-/* client_flows.c */
-void client_flows_hear(
-    struct kv_client *client, const struct kv_message *message);
-void client_flows_leave(struct kv_client *client);
-/* A link is lost: if it was one of the four flows, leave them. */
-void client_flows_lost(struct kv_client *client, const struct link *link);
 
 /* client_lane.c */
 void lanes_reply(struct kv_client *client, const struct kv_message *message);

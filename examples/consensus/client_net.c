@@ -18,16 +18,10 @@ struct kv_message *net_begin(
     struct kv_client *client, unsigned server, uint8_t type, size_t body)
 {
 	size_t size = sizeof(struct kv_message) + body;
-	struct kv_message *message = NULL;
+	struct kv_message *message;
 
-	client->building = client->flows.out;
-	if (type == KV_REQUEST && client->building &&
-	    client->flows.leader == server)
-		message = link_begin(client->building, size);
-	if (!message) {
-		client->building = client->servers[server].out;
-		message = link_begin(client->building, size);
-	}
+	client->building = client->servers[server].out;
+	message = link_begin(client->building, size);
 	if (!message)
 		return NULL;
 	*message = (struct kv_message){
@@ -102,7 +96,6 @@ static void take_claim(
 	if (client->leader == message->from &&
 	    client->ballot == message->ballot)
 		return;
-	client_flows_leave(client);
 	/* This message is older than its leadership. */
 	for (i = 0; i < client->options.n_replicas; i++)
 		client->servers[i].lost = false;
@@ -140,25 +133,22 @@ static void on_receive(
     void *arg, struct link *link, unsigned from, const char *bytes, size_t size)
 {
 	struct kv_client *client = arg;
-	struct server *server = link_arg(link); /* NULL: the four flows */
+	struct server *server = link_arg(link);
 	const struct kv_message *message;
 
 	(void)from;
 	while (size && !client->closing) {
 		message = (const struct kv_message *)(const void *)bytes;
 		if (!kv_message_valid(message, size) ||
-		    message->from !=
-			(server ? server->number : client->flows.leader)) {
+		    message->from != server->number) {
 			link_reset(link);
 			return;
 		}
-		server = &client->servers[message->from];
 		if (message->type == KV_HANDSHAKE) {
 			welcome(server);
 			server->gateway = message->status & KV_GATEWAY;
 			server->lost = message->status & KV_LOST;
 			take_claim(client, message);
-			client_flows_hear(client, message);
 		} else if (message->type == KV_STATUS) {
 			take_status(client, message);
 		} else if (message->type == KV_REPLY) {
@@ -180,11 +170,6 @@ static void on_line(void *arg, struct link *link, bool up)
 
 	if (client->closing)
 		return; /* links are freed one by one: the other may be gone */
-	if (!server) {
-		if (!up)
-			client_flows_lost(client, link);
-		return;
-	}
 	if (link == server->in)
 		server->in_up = up;
 	else
@@ -193,8 +178,6 @@ static void on_line(void *arg, struct link *link, bool up)
 		send_handshake(server);
 		return;
 	}
-	if (client->flows.leader == server->number)
-		client_flows_leave(client);
 	link_reset(link == server->in ? server->out : server->in);
 	server->welcome = server->gateway = server->lost = false;
 	client->stats.connected &= ~(1u << server->number);
@@ -211,11 +194,9 @@ static void on_gap(void *arg, struct link *link, uint32_t n)
 
 static void on_closed(void *arg, struct link *link, void *link_arg_)
 {
-	struct kv_client *client = arg;
-
-	/* A link that could not be opened. */
-	if (!link_arg_ && !client->closing)
-		client_flows_lost(client, link);
+	(void)arg;
+	(void)link;
+	(void)link_arg_;
 }
 
 static int add_server(struct kv_client *client, unsigned number)
@@ -224,15 +205,16 @@ static int add_server(struct kv_client *client, unsigned number)
 	struct link_setup setup = {
 		.kind = LINK_OPEN_IN,
 		.helper = number,
+		.end = LINK_ANY_SEAT,
 		.arg = server,
 	};
 
 	server->client = client;
 	server->number = number;
-	kv_reply_flow(setup.name, client->cluster, number);
+	kv_replica_flow(setup.name, client->cluster, number, "replies");
 	server->in = links_add(client->links, &setup);
 	setup.kind = LINK_OPEN_OUT;
-	kv_request_flow(setup.name, client->cluster, number);
+	kv_replica_flow(setup.name, client->cluster, number, "requests");
 	server->out = links_add(client->links, &setup);
 	return server->in && server->out
 	    ? 0
@@ -243,8 +225,7 @@ int net_open(struct kv_client *client)
 {
 	struct links_setup setup = {
 		.registry = client->registry,
-		/* Servers, the four flows. */
-		.n_helpers = 1 + client->options.n_replicas,
+		.n_helpers = client->options.n_replicas,
 		.open_timeout_ms =
 		    (unsigned)(client->options.open_timeout_ns / 1000000),
 		.ops = {

@@ -87,8 +87,8 @@ static const struct argp_option table[] = {
 	    "datagram. Requests larger than the MTU go by paxos",
 	    0 },
 	{ "wiring", KEY_WIRING, "NAME", 0,
-	    "For paxos: pairs, flows between each two processes; or "
-	    "flows, four flows for all of them, as long as none is lost "
+	    "For paxos: pairs, flows between each two replicas; or flows, "
+	    "also one from the leader to all, and one of their votes "
 	    "(default pairs)",
 	    0 },
 	{ "drop", KEY_DROP, "PPM", 0,

@@ -19,13 +19,11 @@ void link_flow_attr(const struct link_setup *setup, struct dfi_flow_attr *attr)
 {
 	bool ordered = setup->kind == LINK_ORDERED;
 	bool open = setup->kind == LINK_OPEN_IN || setup->kind == LINK_OPEN_OUT;
-	bool shared = setup->kind == LINK_SHARED_IN ||
-	    setup->kind == LINK_SHARED_OUT;
 
 	*attr = (struct dfi_flow_attr)DFI_FLOW_ATTR_INIT;
 	attr->schema = &link_schema;
 	attr->n_sources = attr->n_targets = ordered ? setup->n_ends : 1;
-	if (open || shared) {
+	if (open) {
 		attr->n_sources = setup->n_sources;
 		attr->n_targets = setup->n_targets;
 	}
@@ -38,6 +36,7 @@ void link_flow_attr(const struct link_setup *setup, struct dfi_flow_attr *attr)
 	if (open) {
 		attr->open.membership = DFI_MEMBERS_OPEN;
 		attr->open.on_loss = DFI_ON_LOSS_DROP;
+		attr->open.evict_after_ms = setup->evict_ms;
 	}
 	attr->segment_count = setup->segments;
 	if (ordered && setup->multicast) {
@@ -60,11 +59,9 @@ int link_needs(struct dfi *dfi, const struct link_setup *setup, uint64_t *bytes)
 		return ret;
 	switch (setup->kind) {
 	case LINK_IN:
-	case LINK_SHARED_IN:
 		*bytes += needs.target_bytes;
 		return 0;
 	case LINK_OUT:
-	case LINK_SHARED_OUT:
 		*bytes += needs.source_bytes;
 		return 0;
 	case LINK_OPEN_IN:

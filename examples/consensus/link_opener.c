@@ -18,8 +18,6 @@
 #define FIRST_BACKOFF_NS 1000000
 #define LAST_BACKOFF_NS 200000000
 #define OPEN_TIMEOUT_MS 250
-/* There is one try only, so it outlasts a resend. */
-#define SHARED_TIMEOUT_MS (LINK_CONNECT_MS + LINK_RESEND_MS)
 /*
  * After this many conflicts with a flow that this process did not create, the
  * flow counts as left over: its process has ended, but the registry has not
@@ -156,33 +154,12 @@ static int open_ordered(struct link *link)
 	return ret;
 }
 
-static int open_shared(struct link *link)
-{
-	struct dfi *dfi = link->links->dfi;
-	const struct link_setup *setup = &link->setup;
-	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
-	struct dfi_source_attr source = DFI_SOURCE_ATTR_INIT;
-	int ret;
-
-	ret = setup->create ? create_flow(link) : 0;
-	if (ret < 0)
-		return ret;
-	target.flags = source.flags = DFI_NONBLOCK;
-	target.open_timeout_ms = source.open_timeout_ms = SHARED_TIMEOUT_MS;
-	source.linger_us = DFI_NO_LINGER;
-	if (setup->kind == LINK_SHARED_IN)
-		return dfi_target_open(
-		    dfi, setup->name, setup->end, &target, &link->target);
-	return dfi_source_open(
-	    dfi, setup->name, setup->end, &source, &link->source);
-}
-
 /* The creator has the first seat of its side, which has no other. */
 static int open_member(struct link *link)
 {
 	struct dfi *dfi = link->links->dfi;
 	const struct link_setup *setup = &link->setup;
-	uint32_t seat = setup->create ? 0 : DFI_ANY_SEAT;
+	uint32_t seat = setup->create ? 0 : setup->end;
 	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
 	struct dfi_source_attr source = DFI_SOURCE_ATTR_INIT;
 	int ret = setup->create ? create_flow(link) : 0;
@@ -190,7 +167,7 @@ static int open_member(struct link *link)
 	if (ret < 0)
 		return ret;
 	target.flags = DFI_NONBLOCK | DFI_EVENTS;
-	source.flags = DFI_NONBLOCK;
+	source.flags = DFI_NONBLOCK | (setup->replicate ? DFI_EVENTS : 0);
 	target.schema = source.schema = &link_schema;
 	target.open_timeout_ms = source.open_timeout_ms = OPEN_TIMEOUT_MS;
 	source.linger_us = DFI_NO_LINGER;
@@ -218,9 +195,6 @@ static int open_end(struct link *link)
 		return open_target(link);
 	if (link->setup.kind == LINK_ORDERED)
 		return open_ordered(link);
-	if (link->setup.kind == LINK_SHARED_IN ||
-	    link->setup.kind == LINK_SHARED_OUT)
-		return open_shared(link);
 	if (link_is_open(link))
 		return open_member(link);
 	return open_source(link);

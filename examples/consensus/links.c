@@ -17,6 +17,8 @@
 
 #include "links_impl.h"
 
+#define LOOK_EVERY 4 /* polls */
+
 uint64_t now_ns(void)
 {
 	struct timespec now;
@@ -150,7 +152,8 @@ static void take_down(struct link *link)
 	struct links *links = link->links;
 
 	watch(link, false);
-	link->up = link->broken = link->dirty = link->full = false;
+	link->up = link->broken = link->dirty = false;
+	link->full = link->idle = false;
 	link->written = 0;
 	link->span = (struct dfi_span){ .tuples = NULL };
 	links->ops.changed(links->arg, link, false);
@@ -419,6 +422,19 @@ static void take_event(struct link *link)
 		note_broken(link);
 }
 
+/* Who gets what is sent from now on. */
+static void take_targets(struct link *link)
+{
+	struct links *links = link->links;
+	struct dfi_event event;
+
+	while (!dfi_source_event(link->source, &event))
+		if (event.type == DFI_JOINED)
+			links->ops.joined(links->arg, link, event.seat);
+		else
+			links->ops.left(links->arg, link, event.seat);
+}
+
 static unsigned take_open(struct link *link, unsigned n)
 {
 	struct dfi_batch batch;
@@ -434,6 +450,7 @@ static unsigned take_open(struct link *link, unsigned n)
 		} else if (ret == -ENOMSG) {
 			take_event(link);
 		} else {
+			link->idle = true;
 			if (!ret || is_hard(ret))
 				note_broken(link);
 			break;
@@ -442,16 +459,29 @@ static unsigned take_open(struct link *link, unsigned n)
 	return taken;
 }
 
+/*
+ * Looking at an open target that has nothing costs system calls, so an owner
+ * that is too busy to wait does it seldom. Who polls links_fd() does not wait.
+ */
+static bool is_due(const struct links *links, const struct link *link)
+{
+	return !link->idle || links->epoll_fd >= 0 ||
+	    links->n_polls % LOOK_EVERY == 0;
+}
+
 unsigned links_poll(struct links *links, unsigned n)
 {
 	struct link *link;
 	unsigned taken;
 
 	take_ready(links);
+	links->n_polls++;
 	taken = take_group(links, n);
 	for (link = links->all; link; link = link->all_next)
-		if (is_open_in(link))
+		if (is_open_in(link) && is_due(links, link))
 			taken += take_open(link, n - taken);
+		else if (link->up && link->setup.replicate && link->source)
+			take_targets(link);
 	links->stats.segments_in += taken;
 	take_broken(links);
 	return taken;
@@ -468,6 +498,9 @@ static unsigned list_fds(struct links *links)
 	unsigned n = 0;
 
 	fds[n++] = (struct pollfd){ .fd = links->wake_fd, .events = POLLIN };
+	for (link = links->all; link; link = link->all_next)
+		if (link->up && is_open_in(link))
+			fds[n++] = (struct pollfd){ link->fd, POLLIN, 0 };
 	/* It stays readable as long as there is no target. */
 	if (!links->empty)
 		fds[n++] = (struct pollfd){ links->group_fd, POLLIN, 0 };
@@ -476,11 +509,24 @@ static unsigned list_fds(struct links *links)
 		fds[n++] = (struct pollfd){ dfi_source_fd(links->dirty->source),
 			POLLIN, 0 };
 	for (link = links->all; link; link = link->all_next) {
-		if (link->up && (is_open_in(link) || link->full))
+		if (link->up && link->full)
 			fds[n++] = (struct pollfd){ link->fd, POLLIN, 0 };
 		link->full = false;
 	}
 	return n;
+}
+
+/* After a wait. */
+static void take_readable(struct links *links)
+{
+	const struct pollfd *fds = links->fds;
+	struct link *link;
+
+	if ((fds++)->revents)
+		clear_wake(links);
+	for (link = links->all; link; link = link->all_next)
+		if (link->up && is_open_in(link) && (fds++)->revents)
+			link->idle = false;
 }
 
 void links_wait(struct links *links, uint64_t until)
@@ -494,9 +540,8 @@ void links_wait(struct links *links, uint64_t until)
 	timeout.tv_sec = (time_t)(ns / 1000000000);
 	timeout.tv_nsec = (long)(ns % 1000000000);
 	links->stats.waits++;
-	if (ppoll(links->fds, list_fds(links), &timeout, NULL) > 0 &&
-	    links->fds[0].revents)
-		clear_wake(links);
+	if (ppoll(links->fds, list_fds(links), &timeout, NULL) > 0)
+		take_readable(links);
 }
 
 void links_wake(struct links *links)

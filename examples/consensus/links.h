@@ -20,6 +20,7 @@
 
 #define LINK_TUPLE 64
 #define LINK_MAX_NAME 120
+#define LINK_ANY_SEAT UINT32_MAX
 
 struct dfi;
 struct links;
@@ -41,12 +42,6 @@ enum link_kind {
 	 * lost: use it once.
 	 */
 	LINK_ORDERED,
-	/*
-	 * An end of a flow between one process and several others. It lasts
-	 * until one end is lost: use it once.
-	 */
-	LINK_SHARED_IN,
-	LINK_SHARED_OUT,
 };
 
 struct link_setup {
@@ -73,13 +68,14 @@ struct link_setup {
 	bool create;
 	unsigned open_ms;
 	/*
-	 * LINK_SHARED_IN and LINK_SHARED_OUT: end is the number of the target,
-	 * or of the source. The creator sets how many there are, and whether
-	 * each message goes to all targets. LINK_OPEN_IN and LINK_OPEN_OUT:
-	 * how many there may be at once.
+	 * LINK_OPEN_IN and LINK_OPEN_OUT: end is which of the many, or
+	 * LINK_ANY_SEAT. The creator sets how many there may be at once,
+	 * whether each message goes to all targets, and after how long one is
+	 * put out whose ring is full, or 0.
 	 */
 	unsigned n_sources, n_targets;
 	bool replicate;
+	unsigned evict_ms;
 	bool once; /* when it breaks it is not made again: see closed() */
 	void *arg; /* for the owner */
 };
@@ -97,8 +93,12 @@ struct links_ops {
 	 */
 	void (*receive)(void *arg, struct link *link, unsigned from,
 	    const char *bytes, size_t size);
-	/* LINK_OPEN_IN of the creator: a source has gone, and all of it came.
+	/*
+	 * LINK_OPEN_IN of the creator: a source has gone, and all of it came.
+	 * LINK_OPEN_OUT that replicates: a target gets what is sent from now
+	 * on, or has gone.
 	 */
+	void (*joined)(void *arg, struct link *link, unsigned to);
 	void (*left)(void *arg, struct link *link, unsigned from);
 	/*
 	 * LINK_ORDERED: the next n segments are lost; receive() continues
@@ -158,10 +158,7 @@ size_t link_room(const struct link *link);
  */
 void *link_begin(struct link *link, size_t size);
 
-/*
- * The same to one target of a LINK_OPEN_OUT, or of a LINK_SHARED_OUT that does
- * not replicate.
- */
+/* The same to one target of a LINK_OPEN_OUT that does not replicate. */
 void *link_begin_to(struct link *link, unsigned target, size_t size);
 
 /* Send the first size bytes of it, with the next links_flush(). */

@@ -42,7 +42,8 @@ struct link {
 	bool gone; /* closed for good */
 	/* The owner's. */
 	bool up, broken, dirty;
-	bool full;        /* an open one has refused a message */
+	bool full; /* an open one has refused a message */
+	bool idle; /* an open one had none, and its descriptor tells of more */
 	uint64_t written; /* targets since the last flush, a bit each */
 	/* The helper's. */
 	bool created, logged;
@@ -60,7 +61,7 @@ struct links {
 	/* The owner's. */
 	struct link *all, *dirty;
 	struct pollfd *fds; /* of each link, and three more */
-	unsigned n, n_broken;
+	unsigned n, n_broken, n_polls;
 	bool empty; /* the group has no target */
 	struct links_stats stats;
 	/* Both. */

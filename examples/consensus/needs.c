@@ -32,14 +32,19 @@ static int add_peers(struct dfi *dfi, unsigned n, uint64_t *bytes)
 	return ret;
 }
 
-/* Requests of n clients, or replies of n replicas. */
-static int add_clients(struct dfi *dfi, unsigned n, uint64_t *bytes)
+/* The rings of n ends that receive from n_sources each, in an open flow. */
+static int add_open(struct dfi *dfi, bool client, unsigned n_sources,
+    unsigned n, uint64_t *bytes)
 {
-	struct link_setup setup = flow_of(LINK_OPEN_IN, true);
+	struct link_setup setup = flow_of(LINK_OPEN_IN, client);
+	uint64_t each = 0;
+	int ret;
 
-	setup.n_sources = n;
+	setup.n_sources = n_sources;
 	setup.n_targets = 1;
-	return link_needs(dfi, &setup, bytes);
+	ret = link_needs(dfi, &setup, &each);
+	*bytes += n * each;
+	return ret;
 }
 
 static int add_order(
@@ -61,34 +66,12 @@ static int add_order(
 	return options->n_replicas > 1 ? link_needs(dfi, &ordered, bytes) : 0;
 }
 
-static int add_shared(struct dfi *dfi, enum link_kind kind, bool client,
-    unsigned n, bool replicate, uint64_t *bytes)
+/* Votes of all others, and ACCEPT of each of them. */
+static int add_flows(struct dfi *dfi, unsigned n, uint64_t *bytes)
 {
-	struct link_setup setup = flow_of(kind, client);
+	int ret = n ? add_open(dfi, true, n, 1, bytes) : 0;
 
-	setup.n_sources = kind == LINK_SHARED_IN ? n : 1;
-	setup.n_targets = kind == LINK_SHARED_IN ? 1 : n;
-	setup.replicate = replicate;
-	return link_needs(dfi, &setup, bytes);
-}
-
-/* Each replica may lead, and a leader has the most ends. */
-static int add_flows(struct dfi *dfi, unsigned n_replicas, uint64_t *bytes)
-{
-	const unsigned n = n_replicas - 1, clients = KV_CLIENT_PLACES;
-	int ret;
-
-	if (!n)
-		return 0;
-	ret = add_shared(dfi, LINK_SHARED_IN, true, clients, false, bytes);
-	if (!ret)
-		ret = add_shared(dfi, LINK_SHARED_IN, true, n, false, bytes);
-	if (!ret)
-		ret = add_shared(dfi, LINK_SHARED_OUT, false, n, true, bytes);
-	if (!ret)
-		ret = add_shared(
-		    dfi, LINK_SHARED_OUT, true, clients, false, bytes);
-	return ret;
+	return ret ? ret : add_open(dfi, false, 1, n, bytes);
 }
 
 int needs_replica(struct dfi *dfi, const struct replica_options *options,
@@ -100,11 +83,11 @@ int needs_replica(struct dfi *dfi, const struct replica_options *options,
 	*others = NEEDS_PROCESS + REPLICA_READS * sizeof(struct read);
 	ret = add_peers(dfi, options->n_replicas - 1, others);
 	if (!ret)
-		ret = add_clients(dfi, KV_CLIENT_PLACES, others);
+		ret = add_open(dfi, true, KV_CLIENT_PLACES, 1, others);
 	if (!ret && options->nopaxos)
 		ret = add_order(dfi, options, others);
 	if (!ret && options->flows)
-		ret = add_flows(dfi, options->n_replicas, others);
+		ret = add_flows(dfi, options->n_replicas - 1, others);
 	return ret;
 }
 
@@ -123,6 +106,5 @@ uint64_t needs_data(const struct replica_options *options, uint64_t n,
 int needs_client(struct dfi *dfi, unsigned n_replicas, uint64_t *bytes)
 {
 	*bytes = NEEDS_PROCESS;
-	/* One more for the four flows. */
-	return add_clients(dfi, n_replicas + 1, bytes);
+	return add_open(dfi, true, 1, n_replicas, bytes);
 }

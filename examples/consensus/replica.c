@@ -27,25 +27,16 @@
 static void receive_message(struct replica *replica, struct line *line,
     unsigned from, const struct kv_message *message)
 {
-	struct place *place;
-
-	if (line->kind == LINE_FLOW)
-		replica->flows.carried[line->number]++;
-	if (line->kind == LINE_CLIENTS_IN ||
-	    (line->kind == LINE_FLOW && line->number == FLOW_REQUESTS)) {
-		place = line->kind == LINE_CLIENTS_IN
-		    ? &replica->places[from]
-		    : flows_place(replica, message->incarnation);
-		if (place)
-			clients_receive(replica, place, message);
+	if (line->kind == LINE_CLIENTS_IN) {
+		clients_receive(replica, &replica->places[from], message);
 		return;
 	}
+	if (line->kind == LINE_FLOW)
+		replica->flows.carried[line->number]++;
 	if (message->from >= replica->options.n_replicas ||
 	    (line->kind == LINE_PEER_IN && message->from != line->number))
 		return;
 	replica->heard[message->from] = replica->now;
-	if (message->type == KV_ACCEPTED)
-		replica->flows.has[message->from] = message->number;
 	if (message->type == KV_HANDSHAKE)
 		bootstrap_receive(replica, message);
 	else if (replica->fast)
@@ -106,7 +97,8 @@ static void on_line(void *arg, struct link *link, bool up)
 		order_line_changed(replica, link, up);
 		break;
 	case LINE_FLOW:
-		flows_line_changed(replica, link, up);
+		if (!up)
+			flows_down(replica, line);
 		break;
 	case LINE_CLIENTS_IN:
 	case LINE_CLIENTS_OUT:
@@ -115,10 +107,20 @@ static void on_line(void *arg, struct link *link, bool up)
 	}
 }
 
-static void on_left(void *arg, struct link *link, unsigned from)
+static void on_joined(void *arg, struct link *link, unsigned to)
 {
 	(void)link;
-	clients_left(arg, from);
+	flows_joined(arg, to);
+}
+
+static void on_left(void *arg, struct link *link, unsigned from)
+{
+	const struct line *line = link_arg(link);
+
+	if (line->kind == LINE_CLIENTS_IN)
+		clients_left(arg, from);
+	else if (line->number == FLOW_ACCEPTS)
+		flows_left(arg, from);
 }
 
 static void on_gap(void *arg, struct link *link, uint32_t n)
@@ -131,9 +133,7 @@ static void on_closed(void *arg, struct link *link, void *line_arg)
 	struct line *line = line_arg;
 
 	/* Also a link that could not be opened, and so has never been up. */
-	if (line->kind == LINE_FLOW)
-		flows_line_changed(arg, link, false);
-	else if (line->kind == LINE_ORDERED)
+	if (line->kind == LINE_ORDERED)
 		order_line_changed(arg, link, false);
 	else if (line->link == link)
 		line->link = NULL;
@@ -156,8 +156,7 @@ static int add_peer(struct replica *replica, unsigned peer)
 	*out = (struct line){ .kind = LINE_PEER_OUT, .number = peer };
 	setup.kind = LINK_OUT;
 	setup.arg = out;
-	/* open_links() says what each helper does. */
-	setup.helper = 1 + (peer < options->self ? peer : peer - 1);
+	setup.helper = replica_helper(replica, peer);
 	kv_peer_flow(setup.name, options->cluster, options->self, peer);
 	out->link = links_add(replica->links, &setup);
 	return in->link && out->link ? 0 : -ENOMEM;
@@ -194,12 +193,13 @@ static int open_links(struct replica *replica)
 		.node_name = name,
 		/*
 		 * Flows from other replicas, one for those to each of them,
-		 * clients, flows of many.
+		 * clients and its own of many, the ordered flow.
 		 */
 		.n_helpers = options->n_replicas + 2,
 		.ops = {
 			.changed = on_line,
 			.receive = on_receive,
+			.joined = on_joined,
 			.left = on_left,
 			.gap = on_gap,
 			.closed = on_closed,
@@ -222,6 +222,8 @@ static int open_links(struct replica *replica)
 			ret = add_peer(replica, i);
 	if (!ret)
 		ret = clients_open(replica);
+	if (!ret && options->flows)
+		ret = flows_open(replica);
 	return ret;
 }
 
@@ -262,7 +264,6 @@ static void run_paxos(struct replica *replica)
 		    paxos, replica->now, journal_synced(replica->journal));
 	if (paxos_due(paxos) <= replica->now)
 		paxos_tick(paxos, replica->now);
-	flows_turn(replica);
 	paxos_flush(paxos, replica->now);
 }
 

@@ -24,8 +24,8 @@ struct replica_options {
 	uint64_t heartbeat_ns, election_ns, session_ns;
 	size_t log_bytes; /* memory for entries */
 	bool nopaxos;
-	bool multicast; /* nopaxos: over RDMA, by datagrams */
-	bool flows;     /* four flows for many members, where they can be had */
+	bool multicast;    /* nopaxos: over RDMA, by datagrams */
+	bool flows;        /* of the leader to all, and of their votes */
 	unsigned drop_ppm; /* of a million segments of the ordered flow, this
 			    * many are lost, for tests */
 	uint64_t spin_ns;  /* look for messages for this long before sleeping */
@@ -38,7 +38,7 @@ enum line_kind {
 	LINE_CLIENTS_IN,
 	LINE_CLIENTS_OUT,
 	LINE_ORDERED,
-	LINE_FLOW, /* of the four; the number is an enum flow */
+	LINE_FLOW, /* of a leader; the number is an enum flow */
 };
 
 struct line {
@@ -51,7 +51,6 @@ struct line {
 struct place {
 	uint64_t client; /* its id; 0: none has shaken hands */
 	unsigned seat;   /* in the flow of replies */
-	uint64_t asked;  /* when its last request came */
 	/*
 	 * On the fast path: votes of this replica that the client must hear of.
 	 */
@@ -83,34 +82,23 @@ struct order {
 };
 
 enum flow {
-	FLOW_REQUESTS,
 	FLOW_ACCEPTS,
 	FLOW_VOTES,
-	FLOW_REPLIES,
 	N_FLOWS,
 };
 
-/* The four flows: see replica_flows.c. */
+/* See replica_flows.c. */
 struct flows {
-	struct line lines[N_FLOWS];
-	uint64_t id;   /* 0: there are none */
-	uint64_t ends; /* replicas that are in them, a bit for each number */
-	unsigned leader;
+	struct line lines[KV_MAX_REPLICAS][N_FLOWS]; /* of each leader */
+	/* Of this replica as the leader. */
+	uint64_t there; /* followers in the flow, a bit for each number */
 	kv_ballot ballot;
-	unsigned n_lines, n_up; /* ends that this replica has */
-	unsigned n_clients;
-	uint8_t client_ends[KV_CLIENT_PLACES]; /* 1 + number; 0: not in */
-	uint64_t announce_at, look_at;
-	uint64_t begun_at, stay_until;
-	uint64_t stuck_since; /* the replicate flow takes nothing; or 0 */
-	bool stuck;
-	uint64_t low, sent; /* slots that the replicate flow has carried */
-	/* Of each replica. */
-	uint64_t given[KV_MAX_REPLICAS]; /* the last slot that was for it */
-	uint64_t again[KV_MAX_REPLICAS]; /* up to here, it is sent again */
-	uint64_t has[KV_MAX_REPLICAS];   /* up to this slot, it has said */
+	uint64_t sent; /* the last slot of the ballot that it has carried */
+	/* Of each follower. */
+	uint64_t low[KV_MAX_REPLICAS];   /* it gets slots from here to sent */
+	uint64_t given[KV_MAX_REPLICAS]; /* the last one that was for it */
 	/* Counters. */
-	uint64_t opened, ended, carried[N_FLOWS], spared;
+	uint64_t left, carried[N_FLOWS], spared;
 };
 
 /* MiB for the log, if nothing else is said, and at most. */
@@ -140,8 +128,7 @@ struct replica {
 	uint64_t handshake_at;             /* when handshakes are sent again */
 	struct links *links;
 	struct line in[KV_MAX_REPLICAS], out[KV_MAX_REPLICAS];
-	struct link *building;  /* between begin and send */
-	struct link *answering; /* between begin_reply() and send_reply() */
+	struct link *building; /* between begin and send */
 	struct paxos_ops ops;
 	struct nopaxos_ops fast_ops;
 	struct nopaxos *fast; /* NULL: Multi-Paxos alone */
@@ -166,6 +153,13 @@ struct replica {
 	bool changed;
 	atomic_bool stop;
 };
+
+/* The helper that opens flows to another replica; see open_links(). */
+static inline unsigned replica_helper(
+    const struct replica *replica, unsigned peer)
+{
+	return 1 + (peer < replica->options.self ? peer : peer - 1);
+}
 
 /*
  * Join the registry and read the disk. Returns 0, or an error. All errors of a
@@ -224,25 +218,14 @@ void order_gap(struct replica *replica, struct link *link, uint32_t n);
 uint8_t order_take(struct replica *replica, const struct kv_command *command);
 void order_flush(struct replica *replica);
 
-/* Replicas that could be in a flow now, a bit for each number. */
-uint64_t order_who_is_there(const struct replica *replica);
-bool order_is_majority(const struct replica *replica, uint64_t ends);
-unsigned order_end_of(uint64_t ends, unsigned replica);
-
-/* replica_flows.c: the four flows, with options.flows. */
-void flows_turn(struct replica *replica);
-void flows_hear(struct replica *replica, unsigned from,
-    const struct kv_replica_handshake *handshake);
-void flows_line_changed(struct replica *replica, struct link *link, bool up);
-void flows_client_lost(struct replica *replica, unsigned place);
-/* Whether the four flows take the message; otherwise use the pair flow. */
+/* replica_flows.c: with options.flows. */
+int flows_open(struct replica *replica);
+void flows_joined(struct replica *replica, unsigned follower);
+void flows_left(struct replica *replica, unsigned follower);
+void flows_down(struct replica *replica, const struct line *line);
+/* Whether they take the message; otherwise use the flow to that replica. */
 bool flows_send(
     struct replica *replica, unsigned to, const struct kv_message *message);
-struct kv_message *flows_begin_reply(
-    struct replica *replica, unsigned place, size_t size, struct link **link);
-struct kv_flows_handshake flows_for_client(
-    const struct replica *replica, unsigned place);
-struct place *flows_place(struct replica *replica, uint64_t client);
 
 /* replica_status.c */
 size_t status_text(struct replica *replica, char *text, size_t size);

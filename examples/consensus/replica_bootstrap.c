@@ -20,8 +20,8 @@ void bootstrap_handshake(struct replica *replica, unsigned peer)
 		.stage = replica->stage,
 		.n_replicas = replica->options.n_replicas,
 		.config = replica->first,
-		.flow = replica->order.flow | replica->flows.id,
-		.ends = replica->order.ends | replica->flows.ends,
+		.flow = replica->order.flow,
+		.ends = replica->order.ends,
 	};
 	struct link *link = replica->out[peer].link;
 	struct kv_message *message;
@@ -82,7 +82,6 @@ void bootstrap_receive(
 		    replica->options.n_replicas);
 	if (replica->stage != KV_STAGE_WAITING) {
 		order_hear(replica, message->from, &handshake);
-		flows_hear(replica, message->from, &handshake);
 		if (handshake.stage == KV_STAGE_WAITING)
 			bootstrap_handshake(replica, message->from);
 		return;

@@ -29,10 +29,8 @@ static struct link *add_line(
 		.arg = line,
 	};
 
-	if (in)
-		kv_request_flow(setup.name, options->cluster, options->self);
-	else
-		kv_reply_flow(setup.name, options->cluster, options->self);
+	kv_replica_flow(setup.name, options->cluster, options->self,
+	    in ? "requests" : "replies");
 	line->kind = kind;
 	line->link = links_add(replica->links, &setup);
 	return line->link;
@@ -73,17 +71,11 @@ static struct kv_message *begin_reply(
     struct replica *replica, struct place *place, uint8_t type, size_t body)
 {
 	size_t size = sizeof(struct kv_message) + body;
-	struct kv_message *message = NULL;
+	struct link *link = replica->clients_out.link;
+	struct kv_message *message = link
+	    ? link_begin_to(link, place->seat, size)
+	    : NULL;
 
-	if (type == KV_REPLY)
-		message = flows_begin_reply(replica,
-		    place_number(replica, place), size, &replica->answering);
-	if (!message) {
-		replica->answering = replica->clients_out.link;
-		message = replica->answering
-		    ? link_begin_to(replica->answering, place->seat, size)
-		    : NULL;
-	}
 	if (!message) {
 		replica->counts.replies_dropped++;
 		return NULL;
@@ -106,7 +98,7 @@ static struct kv_message *begin_reply(
 static void send_reply(struct replica *replica, struct kv_message *message)
 {
 	replica->counts.replies++;
-	link_send(replica->answering, message->size);
+	link_send(replica->clients_out.link, message->size);
 }
 
 /* Answer a request that was refused. */
@@ -126,14 +118,11 @@ static void refuse(struct replica *replica, struct place *place,
 
 static bool greet(struct replica *replica, struct place *place)
 {
-	const struct kv_flows_handshake flows = flows_for_client(
-	    replica, place_number(replica, place));
 	struct kv_message *message = begin_reply(
-	    replica, place, KV_HANDSHAKE, sizeof(flows));
+	    replica, place, KV_HANDSHAKE, 0);
 
 	if (!message)
 		return false;
-	memcpy(message->body, &flows, sizeof(flows));
 	if (replica->fast && nopaxos_is_open(replica->fast))
 		message->status = KV_GATEWAY;
 	if (replica->paxos && paxos_no_quorum(replica->paxos, replica->now))
@@ -171,7 +160,6 @@ static void take_handshake(struct replica *replica, struct place *place,
 
 void clients_left(struct replica *replica, unsigned place)
 {
-	flows_client_lost(replica, place);
 	replica->places[place] = (struct place){ .client = 0 };
 	replica->sessions[place] = 0;
 }
@@ -280,7 +268,6 @@ static void take_request(struct replica *replica, struct place *place,
 	uint8_t status;
 
 	replica->counts.requests++;
-	place->asked = replica->now;
 	if (command->session)
 		replica->sessions[place_number(replica, place)] =
 		    command->session;
@@ -311,6 +298,10 @@ static void send_status(struct replica *replica, struct place *place,
 void clients_receive(struct replica *replica, struct place *place,
     const struct kv_message *message)
 {
+	/* Its seat was lost for a moment, or is another's now. */
+	if (message->type != KV_HANDSHAKE &&
+	    place->client != message->incarnation)
+		return;
 	switch (message->type) {
 	case KV_HANDSHAKE:
 		take_handshake(replica, place, message);

@@ -27,7 +27,7 @@ static void send_message(void *arg, struct kv_message *message)
 	struct replica *replica = arg;
 	const struct line *line = link_arg(replica->building);
 
-	/* Messages that the four flows take are not sent here. */
+	/* Messages that flows of many take are not sent here. */
 	if (line->kind != LINE_PEER_OUT ||
 	    !flows_send(replica, line->number, message))
 		link_send(replica->building, message->size);

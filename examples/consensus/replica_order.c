@@ -199,7 +199,7 @@ void order_gap(struct replica *replica, struct link *link, uint32_t n)
 }
 
 /* The number of an end in the flow: its position among the members. */
-unsigned order_end_of(uint64_t ends, unsigned replica)
+static unsigned end_of(uint64_t ends, unsigned replica)
 {
 	return (unsigned)__builtin_popcountll(
 	    ends & ((UINT64_C(1) << replica) - 1));
@@ -240,7 +240,7 @@ static void enter_flow(
 		.multicast = options->multicast,
 		.open_ms = OPEN_MS + (unsigned)(4 * options->election_ns / MS),
 		.n_ends = (unsigned)__builtin_popcountll(ends),
-		.end = order_end_of(ends, options->self),
+		.end = end_of(ends, options->self),
 		.create = create,
 		.once = true,
 		.arg = &order->line,
@@ -294,7 +294,7 @@ static void announce(struct replica *replica)
 }
 
 /* The replicas that could be in a flow now. */
-uint64_t order_who_is_there(const struct replica *replica)
+static uint64_t who_is_there(const struct replica *replica)
 {
 	uint64_t ends = UINT64_C(1) << replica->options.self;
 	unsigned i;
@@ -307,7 +307,7 @@ uint64_t order_who_is_there(const struct replica *replica)
 	return ends;
 }
 
-bool order_is_majority(const struct replica *replica, uint64_t ends)
+static bool is_majority(const struct replica *replica, uint64_t ends)
 {
 	const struct kv_config *config = kv_store_config(
 	    paxos_store(replica->paxos));
@@ -331,7 +331,7 @@ static bool is_outdated(struct replica *replica)
 	if (replica->now < order->look_at)
 		return false;
 	order->look_at = replica->now + LOOK_NS;
-	return (order_who_is_there(replica) & ~order->ends) != 0;
+	return (who_is_there(replica) & ~order->ends) != 0;
 }
 
 void order_turn(struct replica *replica)
@@ -351,9 +351,9 @@ void order_turn(struct replica *replica)
 	if (order->flow || replica->now < order->try_at)
 		return;
 	order->try_at = replica->now + RETRY_NS;
-	ends = order_who_is_there(replica);
+	ends = who_is_there(replica);
 	/* Without a number, Multi-Paxos continues until the next try. */
-	if (!order_is_majority(replica, ends) || !(ends & (ends - 1)) ||
+	if (!is_majority(replica, ends) || !(ends & (ends - 1)) ||
 	    kv_random_id(&flow) < 0)
 		return;
 	enter_flow(replica, flow, ends, true);

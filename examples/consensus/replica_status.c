@@ -171,14 +171,12 @@ static void put_fast(const struct replica *replica, struct text *text)
 
 static void put_flows(const struct flows *flows, struct text *text)
 {
-	put(text, "flows_up", flows->id && flows->n_up == flows->n_lines);
-	put(text, "flows_opened", flows->opened);
-	put(text, "flows_ended", flows->ended);
-	put(text, "flow_requests", flows->carried[FLOW_REQUESTS]);
+	put(text, "flow_followers",
+	    (unsigned)__builtin_popcountll(flows->there));
+	put(text, "flow_left", flows->left);
 	put(text, "flow_accepts", flows->carried[FLOW_ACCEPTS]);
 	put(text, "flow_accepts_spared", flows->spared);
 	put(text, "flow_votes", flows->carried[FLOW_VOTES]);
-	put(text, "flow_replies", flows->carried[FLOW_REPLIES]);
 }
 
 size_t status_text(struct replica *replica, char *bytes, size_t size)

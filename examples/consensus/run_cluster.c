@@ -210,8 +210,8 @@ static void observe(
 		replica->chosen = value_of(text, "commit");
 		replica->applied = value_of(text, "applied");
 		replica->snapshots_loaded = value_of(text, "snapshots_loaded");
-		replica->requests = value_of(text, "requests");
-		replica->flow_requests = value_of(text, "flow_requests");
+		replica->by_flows = value_of(text, "flow_accepts") +
+		    value_of(text, "flow_accepts_spared");
 		if (replica->leads && replica->ballot >= best) {
 			best = replica->ballot;
 			observation->leader = (int)i;

@@ -26,8 +26,7 @@ struct run_replica {
 	uint64_t chosen;   /* all slots up to this are chosen, as it knows */
 	uint64_t applied;  /* slot up to which it has applied all */
 	uint64_t snapshots_loaded;
-	uint64_t requests; /* that came, and of these by the four flows */
-	uint64_t flow_requests;
+	uint64_t by_flows; /* of the messages, by the flow to all */
 };
 
 struct run_observation {

@@ -86,7 +86,7 @@ static double sent(const struct point *point, const struct load_result *result,
 }
 
 /*
- * The share of the leader's requests that the four flows carried, from 0 to 1.
+ * The share of the leader's messages that its flow to all carried, from 0 to 1.
  */
 static double share_of_flows(const struct point *point)
 {
@@ -95,10 +95,8 @@ static double share_of_flows(const struct point *point)
 
 	begin = &point->begin.replicas[point->end.leader];
 	end = &point->end.replicas[point->end.leader];
-	n = end->requests - begin->requests;
-	return n
-	    ? (double)(end->flow_requests - begin->flow_requests) / (double)n
-	    : 0;
+	n = end->messages - begin->messages;
+	return n ? (double)(end->by_flows - begin->by_flows) / (double)n : 0;
 }
 
 static const char *store_name(const struct point *point)
@@ -155,7 +153,7 @@ static void print_result(const struct point *point,
 		    sent(point, result, true, true),
 		    sent(point, result, false, true));
 	if (has_messages(point) && point->cluster->options.flows)
-		printf("  requests by the four flows: %.1f %%\n",
+		printf("  the leader's messages by its flow to all: %.1f %%\n",
 		    100 * share_of_flows(point));
 	output_flush();
 }

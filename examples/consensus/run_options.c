@@ -32,8 +32,9 @@ static const struct argp_option descriptions[] = {
 	    "paxos)",
 	    0 },
 	{ "wiring", KEY_WIRING, "NAME", 0,
-	    "For paxos: pairs, flows between each two processes; or "
-	    "flows, four flows for all of them (default pairs)",
+	    "For paxos: pairs, flows between each two replicas; or flows, "
+	    "also one from the leader to all, and one of their votes "
+	    "(default pairs)",
 	    0 },
 	{ "replicas", KEY_REPLICAS, "N", 0, "Replicas, 1 to 9 (default 5)", 0 },
 	{ "log", KEY_LOG, "DIR", 0,

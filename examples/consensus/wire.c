@@ -29,25 +29,16 @@ void kv_peer_flow(char *name, const char *cluster, unsigned from, unsigned to)
 	snprintf(name, LINK_MAX_NAME, "%s.%u-%u", cluster, from, to);
 }
 
-void kv_request_flow(char *name, const char *cluster, unsigned replica)
+void kv_replica_flow(
+    char *name, const char *cluster, unsigned replica, const char *what)
 {
-	snprintf(name, LINK_MAX_NAME, "%s.%u.requests", cluster, replica);
-}
-
-void kv_reply_flow(char *name, const char *cluster, unsigned replica)
-{
-	snprintf(name, LINK_MAX_NAME, "%s.%u.replies", cluster, replica);
-}
-
-void kv_shared_flow(char *name, const char *cluster, char which, uint64_t id)
-{
-	snprintf(name, LINK_MAX_NAME, "%s.%c%016llx", cluster, which,
-	    (unsigned long long)id);
+	snprintf(name, LINK_MAX_NAME, "%s.%u.%s", cluster, replica, what);
 }
 
 void kv_ordered_flow(char *name, const char *cluster, uint64_t id)
 {
-	kv_shared_flow(name, cluster, 'o', id);
+	snprintf(name, LINK_MAX_NAME, "%s.o%016llx", cluster,
+	    (unsigned long long)id);
 }
 
 int kv_random_id(uint64_t *id)

@@ -6,9 +6,9 @@
  *	kv.0-1         from replica 0 to replica 1
  *	kv.2.requests  from all clients to replica 2, an open flow
  *	kv.2.replies   back to each of them, the same
+ *	kv.2.accepts   ACCEPT of replica 2 to all others, the same
+ *	kv.2.votes     their votes, the same
  *	kv.oID         the ordered flow with that id
- *	kv.qID         of the four flows with that id, that of requests; also
- *	               kv.aID ACCEPT, kv.vID votes, kv.rID replies
  */
 #ifndef KV_WIRE_H
 #define KV_WIRE_H
@@ -44,8 +44,8 @@ struct kv_replica_handshake {
 	/* KV_STAGE_LIVE: of slot 1, if it is known here; else all 0. */
 	struct kv_config config;
 	/*
-	 * From the leader: its ordered flow of NOPaxos, or its four flows, or
-	 * 0; and the members, a bit for each number.
+	 * From the leader: its ordered flow of NOPaxos, or 0; and the members,
+	 * a bit for each number.
 	 */
 	uint64_t flow;
 	uint64_t ends;
@@ -67,12 +67,6 @@ enum {
 	KV_LOST = 2,    /* it would answer them with KV_NO_QUORUM */
 };
 
-/* The body of a replica's KV_HANDSHAKE to a client. */
-struct kv_flows_handshake {
-	uint64_t id;  /* of the four flows that it is in, or 0 */
-	uint64_t end; /* its number there, as a source and as a target */
-};
-
 /* The cluster's id in each message. */
 uint64_t kv_cluster_id(const char *cluster);
 
@@ -83,10 +77,9 @@ bool kv_cluster_valid(const char *cluster);
 
 /* Names of flows, in LINK_MAX_NAME bytes. */
 void kv_peer_flow(char *name, const char *cluster, unsigned from, unsigned to);
-void kv_request_flow(char *name, const char *cluster, unsigned replica);
-void kv_reply_flow(char *name, const char *cluster, unsigned replica);
+void kv_replica_flow(
+    char *name, const char *cluster, unsigned replica, const char *what);
 void kv_ordered_flow(char *name, const char *cluster, uint64_t id);
-void kv_shared_flow(char *name, const char *cluster, char which, uint64_t id);
 
 /* 64 random bits of the kernel, above KV_VACANT. 0, or getrandom()'s error. */
 int kv_random_id(uint64_t *id);

@@ -118,11 +118,11 @@ bool cluster_agrees(struct cluster *cluster, unsigned timeout_ms);
 bool cluster_is_whole(struct cluster *cluster, unsigned timeout_ms);
 
 /*
- * Wait until the leader's four flows carry requests, accepts, votes and
- * replies, and it has given up at least n_ended flows before. False: too late.
+ * Wait until the leader's flows carry ACCEPT to so many followers, and votes.
+ * False: too late.
  */
 bool cluster_uses_flows(
-    struct cluster *cluster, unsigned n_ended, unsigned timeout_ms);
+    struct cluster *cluster, unsigned n_followers, unsigned timeout_ms);
 
 /* faults_client.c: a client in a process of its own. */
 pid_t client_start(

@@ -177,15 +177,14 @@ struct question {
 	bool (*is_so)(struct kv_client *client, struct question *question);
 	unsigned n; /* replicas */
 	struct holds holds[FAULTS_MAX_REPLICAS];
-	unsigned n_ended; /* of cluster_uses_flows() */
+	unsigned n_followers; /* of cluster_uses_flows() */
 };
 
 static bool leads_by_flows(
-    struct kv_client *client, unsigned number, unsigned n_ended)
+    struct kv_client *client, unsigned number, unsigned n_followers)
 {
-	static const char *const carried[] = { "\nflows_up ",
-		"\nflow_requests ", "\nflow_accepts ", "\nflow_votes ",
-		"\nflow_replies " };
+	static const char *const carried[] = { "\nflow_accepts ",
+		"\nflow_votes " };
 	char text[4096];
 	uint64_t value;
 	size_t i;
@@ -193,7 +192,8 @@ static bool leads_by_flows(
 	if (kv_client_status(client, number, 200000000, text, sizeof(text)) <
 		0 ||
 	    !strstr(text, "\nrole leader\n") ||
-	    !find_number(text, "\nflows_ended ", &value) || value < n_ended)
+	    !find_number(text, "\nflow_followers ", &value) ||
+	    value < n_followers)
 		return false;
 	for (i = 0; i < sizeof(carried) / sizeof(*carried); i++)
 		if (!find_number(text, carried[i], &value) || !value)
@@ -207,7 +207,7 @@ static bool one_leads_by_flows(
 	unsigned i;
 
 	for (i = 0; i < question->n; i++)
-		if (leads_by_flows(client, i, question->n_ended))
+		if (leads_by_flows(client, i, question->n_followers))
 			return true;
 	return false;
 }
@@ -306,11 +306,11 @@ bool cluster_is_whole(struct cluster *cluster, unsigned timeout_ms)
 }
 
 bool cluster_uses_flows(
-    struct cluster *cluster, unsigned n_ended, unsigned timeout_ms)
+    struct cluster *cluster, unsigned n_followers, unsigned timeout_ms)
 {
 	struct question question = {
 		.is_so = one_leads_by_flows,
-		.n_ended = n_ended,
+		.n_followers = n_followers,
 	};
 
 	return comes_to_be(cluster, &question, timeout_ms);

@@ -31,7 +31,7 @@ enum protocol {
 };
 
 static const char *const protocols[N_PROTOCOLS] = { "Multi-Paxos, pair flows",
-	"Multi-Paxos, four flows", "NOPaxos" };
+	"Multi-Paxos, leader's flows", "NOPaxos" };
 
 static enum protocol protocol_of(const struct plan *plan)
 {
@@ -50,7 +50,7 @@ void report_run(const struct outcome *outcome)
 	    plan->forget ? ", forgets" : "",
 	    plan->index_reads ? ", index reads" : "",
 	    plan->nopaxos ? ", nopaxos" : "", plan->drop ? " with losses" : "",
-	    plan->flows ? ", four flows" : "", fault_names[plan->fault],
+	    plan->flows ? ", leader's flows" : "", fault_names[plan->fault],
 	    result->n_before, result->n_after, result->n_unknown,
 	    result->service_ms, result->pause_ms,
 	    outcome->good ? "good" : "BAD");

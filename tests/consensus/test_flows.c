@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which clients a leader lets into its four flows, and when it opens them
- * again. The links, the core and the clock are made here.
+ * What a leader's flow to all followers carries for whom. The links are made
+ * here; replica 0 of 4 leads.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -9,17 +9,16 @@
 
 #include "examples/consensus/replica.h"
 
-#define MS UINT64_C(1000000)
-
 struct link {
 	struct link_setup setup;
-	bool up;
+	unsigned sent;
 };
 
 static struct replica replica;
-static struct link links[32];
+static struct link links[16];
 static unsigned n_links;
-static uint64_t last_id;
+static bool full;
+static _Alignas(struct kv_message) char room[sizeof(struct kv_message)];
 
 /* In place of links.c */
 
@@ -33,202 +32,156 @@ struct link *links_add(struct links *unused, const struct link_setup *setup)
 	return link;
 }
 
-void link_close(struct link *link)
-{
-	link->up = false;
-}
-
-bool link_up(const struct link *link)
-{
-	return link->up;
-}
-
-void *link_arg(const struct link *link)
-{
-	return link->setup.arg;
-}
-
 void *link_begin(struct link *link, size_t size)
 {
 	(void)link;
-	(void)size;
-	return NULL;
-}
-
-void *link_begin_to(struct link *link, unsigned target, size_t size)
-{
-	(void)target;
-	return link_begin(link, size);
+	cr_assert_leq(size, sizeof(room));
+	return full ? NULL : room;
 }
 
 void link_send(struct link *link, size_t size)
 {
-	(void)link;
-	(void)size;
+	cr_assert_eq(size, sizeof(room));
+	link->sent++;
 }
 
-/* In place of the core and of other parts of a replica: replica 0 of 3 leads */
-
-enum paxos_role paxos_role(const struct paxos *paxos)
+void kv_replica_flow(
+    char *name, const char *cluster, unsigned number, const char *what)
 {
-	(void)paxos;
-	return PAXOS_LEADER;
+	snprintf(name, LINK_MAX_NAME, "%s.%u.%s", cluster, number, what);
 }
 
-kv_ballot paxos_ballot(const struct paxos *paxos)
+static unsigned n_sent(const char *flow)
 {
-	(void)paxos;
-	return 1;
-}
+	unsigned i;
 
-int paxos_leader(const struct paxos *paxos)
-{
-	(void)paxos;
+	for (i = 0; i < n_links; i++)
+		if (!strcmp(links[i].setup.name, flow))
+			return links[i].sent;
+	cr_assert_fail("there is no flow %s", flow);
 	return 0;
 }
-
-uint64_t paxos_commit(const struct paxos *paxos)
-{
-	(void)paxos;
-	return 0;
-}
-
-uint64_t order_who_is_there(const struct replica *of)
-{
-	(void)of;
-	return 7;
-}
-
-bool order_is_majority(const struct replica *of, uint64_t ends)
-{
-	(void)of;
-	return ends == 7;
-}
-
-unsigned order_end_of(uint64_t ends, unsigned number)
-{
-	(void)ends;
-	return number;
-}
-
-void bootstrap_handshake(struct replica *of, unsigned peer)
-{
-	(void)of;
-	(void)peer;
-}
-
-void clients_notify_all(struct replica *of)
-{
-	(void)of;
-}
-
-void say(const struct replica *of, const char *format, ...)
-{
-	(void)of;
-	(void)format;
-}
-
-void kv_shared_flow(char *name, const char *cluster, char which, uint64_t id)
-{
-	snprintf(
-	    name, LINK_MAX_NAME, "%s-%c%lu", cluster, which, (unsigned long)id);
-}
-
-int kv_random_id(uint64_t *id)
-{
-	*id = ++last_id;
-	return 0;
-}
-
-/* The tests; times are in milliseconds */
 
 static void setup(void)
 {
+	unsigned i;
+
 	replica.options = (struct replica_options){
-		.n_replicas = 3,
+		.n_replicas = 4,
 		.cluster = "c",
 		.flows = true,
 	};
+	cr_assert_eq(flows_open(&replica), 0);
+	for (i = 1; i < 3; i++)
+		flows_joined(&replica, i);
 }
 
 TestSuite(flows, .init = setup, .timeout = 60);
 
-static void ask(unsigned client, uint64_t at)
+/* The core's ACCEPT of slots to a follower: whether a flow takes it. */
+static bool accept_in(
+    kv_ballot ballot, unsigned to, uint64_t first, uint64_t last)
 {
-	struct place *place = &replica.places[client];
+	const struct kv_message message = {
+		.size = sizeof(message),
+		.type = KV_ACCEPT,
+		.ballot = ballot,
+		.slot = first,
+		.count = (uint16_t)(last - first + 1),
+	};
 
-	place->client = client + 1;
-	place->asked = at * MS;
+	return flows_send(&replica, to, &message);
 }
 
-static void turn(uint64_t at)
+static bool accept(unsigned to, uint64_t first, uint64_t last)
 {
-	replica.now = at * MS;
-	flows_turn(&replica);
+	return accept_in(1, to, first, last);
 }
 
-/* All ends of the four flows that the leader opened last. */
-static void come_up(uint64_t at)
+Test(flows, carry_an_accept_once_for_all)
 {
-	struct link *last = &links[n_links - N_FLOWS];
-	unsigned i;
-
-	replica.now = at * MS;
-	for (i = 0; i < N_FLOWS; i++) {
-		last[i].up = true;
-		flows_line_changed(&replica, &last[i], true);
-	}
-	cr_assert_eq(replica.flows.n_up, N_FLOWS);
+	cr_assert(accept(1, 5, 9));
+	cr_assert(accept(2, 5, 9));
+	cr_assert_eq(n_sent("c.0.accepts"), 1);
+	cr_assert_eq(replica.flows.spared, 1);
 }
 
-static bool is_in(unsigned client)
+Test(flows, carry_what_a_follower_behind_the_others_gets_late)
 {
-	return flows_for_client(&replica, client).id == last_id;
+	cr_assert(accept(1, 5, 9));
+	cr_assert(accept(1, 10, 10));
+	cr_assert(accept(2, 5, 10));
+	cr_assert_eq(n_sent("c.0.accepts"), 2);
 }
 
-Test(flows, let_in_clients_that_have_asked_lately)
+Test(flows, leave_a_follower_alone_that_is_not_in_them)
 {
-	ask(0, 4990);
-	ask(1, 3100);
-	ask(2, 2900);
-	turn(5000);
-	cr_assert_eq(last_id, 1);
-	cr_assert(is_in(0) && is_in(1));
-	cr_assert_not(is_in(2));
-	cr_assert_eq(links[n_links - 1].setup.n_targets, 2);
+	cr_assert(accept(1, 5, 9));
+	cr_assert_not(accept(3, 5, 9));
+	flows_left(&replica, 1);
+	cr_assert_not(accept(1, 10, 10));
+	cr_assert_eq(n_sent("c.0.accepts"), 1);
 }
 
-Test(flows, are_opened_again_for_a_client_that_is_busy)
+Test(flows, give_one_who_joins_what_is_sent_from_then_on)
 {
-	ask(0, 4990);
-	turn(5000);
-	come_up(5001);
-	ask(1, 5050);
-	turn(5250);
-	cr_assert_eq(last_id, 1, "it asks seldom");
-	ask(1, 5490);
-	turn(5500);
-	cr_assert_eq(last_id, 2);
-	cr_assert(is_in(0) && is_in(1));
+	cr_assert(accept(1, 5, 9));
+	flows_joined(&replica, 3);
+	cr_assert_not(accept(3, 5, 9));
+	cr_assert(accept(3, 10, 12));
+	cr_assert(accept(1, 10, 12));
+	cr_assert_eq(n_sent("c.0.accepts"), 2);
 }
 
-Test(flows, that_took_long_to_open_stay_longer)
+Test(flows, do_not_carry_a_repeat)
 {
-	const uint64_t took = 10000, up_at = 5000 + took;
-	uint64_t at;
+	cr_assert(accept(1, 5, 9));
+	cr_assert(accept(2, 5, 9));
+	cr_assert_not(accept(2, 7, 9), "follower 2 has lost it in the flow");
+	cr_assert(accept(1, 10, 10));
+	cr_assert(accept(2, 10, 10));
+	cr_assert_eq(n_sent("c.0.accepts"), 2);
+}
 
-	ask(0, 4990);
-	turn(5000);
-	come_up(up_at);
-	for (at = up_at + 300; at < up_at + 4 * took; at += 300) {
-		ask(1, at - 10);
-		turn(at);
-		cr_assert_eq(last_id, 1, "they were opened again after %lu ms",
-		    (unsigned long)(at - up_at));
-	}
-	ask(0, at - 10);
-	ask(1, at - 10);
-	turn(at);
-	cr_assert_eq(last_id, 2);
-	cr_assert(is_in(0) && is_in(1));
+Test(flows, know_what_they_had_no_room_for)
+{
+	cr_assert(accept(1, 5, 9));
+	full = true;
+	cr_assert_not(accept(1, 10, 12));
+	full = false;
+	cr_assert(accept(1, 13, 13));
+	cr_assert_not(accept(2, 5, 13), "they have not carried 10 to 12");
+	cr_assert(accept(2, 14, 14));
+	cr_assert(accept(1, 14, 14));
+}
+
+Test(flows, begin_anew_with_a_ballot)
+{
+	cr_assert(accept(1, 5, 9));
+	cr_assert(accept_in(2, 1, 7, 9));
+	cr_assert(accept_in(2, 2, 7, 9));
+	cr_assert_not(accept_in(2, 2, 5, 6));
+	cr_assert_eq(n_sent("c.0.accepts"), 2);
+}
+
+Test(flows, have_nobody_when_they_are_made_again)
+{
+	cr_assert(accept(1, 5, 9));
+	flows_down(&replica, &replica.flows.lines[1][FLOW_ACCEPTS]);
+	cr_assert(accept(1, 10, 10), "that was the flow of another leader");
+	flows_down(&replica, &replica.flows.lines[0][FLOW_ACCEPTS]);
+	cr_assert_not(accept(1, 11, 11));
+}
+
+Test(flows, carry_votes_to_their_leader)
+{
+	const struct kv_message vote = {
+		.size = sizeof(vote),
+		.type = KV_ACCEPTED,
+	};
+
+	cr_assert(flows_send(&replica, 2, &vote));
+	cr_assert_eq(n_sent("c.2.votes"), 1);
+	full = true;
+	cr_assert_not(flows_send(&replica, 2, &vote));
 }

@@ -5,8 +5,8 @@
 # virtual machines, a replica in each, over RDMA. WAY is one of
 #	nopaxos	NOPaxos with multicast
 #	paxos	Multi-Paxos by pair flows
-#	flows	Multi-Paxos by four flows, with logs. On slow machines these flows break
-#		and are replaced; meanwhile the pair flows carry the messages
+#	flows	Multi-Paxos by a flow from the leader to all, with logs. On slow machines
+#		replicas are put out of it; meanwhile the pair flows carry the messages
 #
 # The network loses 1 and then 5 % of the packets; meanwhile another replica becomes the
 # leader. Then the leader's machine is cut off, and the next leader's machine loses power.
@@ -311,9 +311,8 @@ lose_time()
 		await "commands while $loss of the packets are lost" \
 			$wait_limit_ms applied_reaches $(($(applied) + load))
 	done
-	echo "slots: $(applied), elections won: $(sum_of elections_won), by the four" \
-		"flows: $(sum_of flow_requests) requests, $(sum_of flow_accepts)" \
-		"accepts, $(sum_of flow_votes) votes, $(sum_of flow_replies) replies"
+	echo "slots: $(applied), elections won: $(sum_of elections_won), by flows of" \
+		"leaders: $(sum_of flow_accepts) accepts, $(sum_of flow_votes) votes"
 }
 
 # The client learns that there is no such key, or why it gets no answer.
