@@ -87,9 +87,10 @@ struct dfi_target {
 	struct reader *readers;
 	struct target_marks *marks; /* NULL in combiner flows */
 	const struct kind *kind;
-	void *state;        /* of the kind, which alone uses it */
-	bool gives_results; /* intake_ops.next() lends tuples */
-	bool in_order;      /* intake_ops.find() chooses the next ring */
+	void *state;               /* of the kind, which alone uses it */
+	struct combiner *combiner; /* of a combiner flow; kinds use it */
+	bool gives_results;        /* intake_ops.next() lends tuples */
+	bool in_order;             /* intake_ops.find() chooses the next ring */
 	struct shared_counter *sequencer; /* of target 0, or NULL */
 	struct region *region;
 	const struct multicast_address

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <dfi/mark.h>
 #include "base/bits.h"
 #include "base/error.h"
 #include "base/schema.h"
@@ -20,7 +21,10 @@
 /* The size of a batch of results, unless one result is larger. */
 #define RESULTS_SIZE (UINT64_C(32) << 10)
 
-int dfi__combine_open(struct dfi_target *target)
+static const struct combine_intake own_rings;
+
+int dfi__combine_open(
+    struct dfi_target *target, const struct combine_intake *intake)
 {
 	const struct flow *flow = &target->flow;
 	struct combiner *combiner = calloc(1, sizeof(*combiner));
@@ -30,7 +34,8 @@ int dfi__combine_open(struct dfi_target *target)
 	if (!combiner)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
-	target->state = combiner;
+	combiner->input = intake ? intake : &own_rings;
+	target->combiner = combiner;
 	target->gives_results = true;
 	ret = dfi__combine_plan(flow, &combiner->plan);
 	if (ret < 0)
@@ -65,7 +70,7 @@ void dfi__combine_close(struct combiner *combiner)
 	free(combiner);
 }
 
-/* ---- Input ------------------------------------------------------------- */
+/* ---- Input of a target that has its sources' rings --------------------- */
 
 void dfi__combine_hold(struct dfi_target *target, uint32_t source)
 {
@@ -80,31 +85,63 @@ void dfi__combine_hold(struct dfi_target *target, uint32_t source)
 /* The least mark of the sources that are held back: it ends the window. */
 static uint64_t least_mark(const struct dfi_target *target)
 {
-	uint64_t least = UINT64_MAX;
+	uint64_t least = DFI_NO_MARK;
 	uint32_t i;
 
-	for (i = 0; i < target->n_readers; i++)
+	for (i = 0; target->n_open && i < target->n_readers; i++)
 		if (target->readers[i].held)
 			least = min_u64(least, target->readers[i].marked);
 	return least;
 }
 
-/* Begin the next window, for all sources that have not ended it as well. */
-static void begin_window(struct dfi_target *target)
+/* Go on with the sources that have not ended the next window as well. */
+static void resume(struct dfi_target *target, uint64_t mark)
 {
-	struct combiner *combiner = combiner_of(target);
 	struct reader *reader;
 	uint32_t i;
 
 	for (i = 0; i < target->n_readers; i++) {
 		reader = &target->readers[i];
-		if (!reader->held || reader->marked > combiner->mark)
+		if (!reader->held || reader->marked > mark)
 			continue;
 		dfi__reader_resume(reader);
 		target->n_held--;
 	}
 	/* A source that was held back may have gone meanwhile. */
 	target->look_again = true;
+}
+
+static const struct ring_geometry *geometry(const struct dfi_target *target)
+{
+	return &target->readers[target->head.source].geometry;
+}
+
+static void folded(struct dfi_target *target)
+{
+	dfi__combine_hold(target, target->head.source);
+}
+
+static void lend(struct dfi_target *target, bool lends)
+{
+	target->lends_segment = lends;
+}
+
+static const struct combine_intake own_rings = {
+	.segment = dfi__target_input,
+	.geometry = geometry,
+	.lend = lend,
+	.folded = folded,
+	.window_end = least_mark,
+	.begin_window = resume,
+};
+
+/* ---- Folding ------------------------------------------------------------ */
+
+static void begin_window(struct dfi_target *target)
+{
+	struct combiner *combiner = combiner_of(target);
+
+	combiner->input->begin_window(target, combiner->mark);
 	combiner->window = combiner->mark;
 	combiner->n_windows++;
 }
@@ -121,9 +158,8 @@ static int too_many(struct dfi_target *target)
 static int read_segment(
     const struct dfi_target *target, struct combiner_input *input)
 {
-	const struct ring_geometry *g =
-	    &target->readers[target->head.source].geometry;
 	struct combiner *combiner = combiner_of(target);
+	const struct ring_geometry *g = combiner->input->geometry(target);
 	const struct plan *plan = combiner->plan;
 	const char *from = target->head.next;
 	uint64_t used = (uint64_t)(target->head.end - from), records = 0;
@@ -171,7 +207,7 @@ static void keep_rest(struct dfi_target *target,
 	combiner->rest_source = target->head.source;
 	combiner->state = COMBINER_FULL;
 	combiner->early++;
-	target->lends_segment = false;
+	combiner->input->lend(target, false);
 }
 
 static void take_rest(struct dfi_target *target)
@@ -181,7 +217,7 @@ static void take_rest(struct dfi_target *target)
 	target->head.next = combiner->rest;
 	target->head.end = combiner->rest_end;
 	target->head.source = combiner->rest_source;
-	target->lends_segment = true;
+	combiner->input->lend(target, true);
 	combiner->rest = NULL;
 	combiner->resumes = true;
 }
@@ -203,7 +239,7 @@ static int fold(struct dfi_target *target)
 		return dfi__fail_within(ret, "flow '%s': %s %u",
 		    target->flow.name, TARGET_ID(target));
 	if (taken == input.n)
-		dfi__combine_hold(target, target->head.source);
+		combiner->input->folded(target);
 	else if (target->flow.when_full == DFI_FULL_EMIT ||
 	    target->flow.part.combiner)
 		keep_rest(target, &input, taken);
@@ -215,17 +251,20 @@ static int fold(struct dfi_target *target)
 /* Take a segment, the end of a window, or the end of all input. */
 static int take(struct dfi_target *target)
 {
+	struct combiner *combiner = combiner_of(target);
+	uint64_t mark;
 	int ret = target_check(target);
 
 	if (!ret)
-		ret = dfi__target_input(target);
+		ret = combiner->input->segment(target);
 	if (ret < 0)
 		return ret;
 	if (!ret) {
-		combiner_of(target)->state = target->n_open ? COMBINER_GIVES
-							    : COMBINER_ENDS;
-		if (target->n_open)
-			combiner_of(target)->mark = least_mark(target);
+		mark = combiner->input->window_end(target);
+		combiner->state = mark == DFI_NO_MARK ? COMBINER_ENDS
+						      : COMBINER_GIVES;
+		if (mark != DFI_NO_MARK)
+			combiner->mark = mark;
 		return 0;
 	}
 	ret = fold(target);

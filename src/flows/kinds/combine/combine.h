@@ -11,6 +11,27 @@
 #include "flows/aggregate/groups.h"
 
 struct dfi_target;
+struct ring_geometry;
+
+/* Where the segments come from that a target folds. */
+struct combine_intake {
+	/*
+	 * Give the last segment back, and let the head lend the next one: 1. 0:
+	 * all sources have ended the window, or all that there is. Or an error.
+	 */
+	int (*segment)(struct dfi_target *target);
+	/* Of the ring of the head's segment. */
+	const struct ring_geometry *(*geometry)(
+	    const struct dfi_target *target);
+	/* Keep the head's segment for later; take it up again (lends). */
+	void (*lend)(struct dfi_target *target, bool lends);
+	/* The head's segment was folded; it may end its source's window. */
+	void (*folded)(struct dfi_target *target);
+	/* After segment() has returned 0: the window's end; DFI_NO_MARK: all's. */
+	uint64_t (*window_end)(const struct dfi_target *target);
+	/* The window that this mark ends was given: begin the next one. */
+	void (*begin_window)(struct dfi_target *target, uint64_t mark);
+};
 
 /* The states of a target, in this order. */
 enum combiner_state {
@@ -31,6 +52,7 @@ struct combiner_input {
 
 /* The part of a target: its groups, and then their results. */
 struct combiner {
+	const struct combine_intake *input;
 	struct plan *plan;
 	struct groups groups;
 	enum combiner_state state;
@@ -60,8 +82,9 @@ static inline bool combiner_ready(const struct combiner *combiner)
 	    combiner->state != COMBINER_ENDED;
 }
 
-/* Make the combiner of a target; -ENOMEM. */
-int dfi__combine_open(struct dfi_target *target);
+/* Make the combiner of a target; intake NULL: its own rings. -ENOMEM. */
+int dfi__combine_open(
+    struct dfi_target *target, const struct combine_intake *intake);
 void dfi__combine_close(struct combiner *combiner); /* may be NULL */
 
 /*

@@ -189,6 +189,11 @@ static void close_source(struct dfi_source *source)
 	source->state = NULL;
 }
 
+static int open_target(struct dfi_target *target)
+{
+	return dfi__combine_open(target, NULL);
+}
+
 static bool ready(const struct dfi_target *target)
 {
 	return combiner_ready(combiner_of(target));
@@ -202,7 +207,7 @@ static uint64_t watermark(const struct dfi_target *target)
 static void close_target(struct dfi_target *target)
 {
 	dfi__combine_close(combiner_of(target));
-	target->state = NULL;
+	target->combiner = NULL;
 	target->gives_results = false;
 }
 
@@ -213,7 +218,7 @@ const struct kind dfi__combine_kind = {
 		.mark = dfi__window_mark,
 	},
 	.intake = {
-		.open = dfi__combine_open,
+		.open = open_target,
 		.rest = close_target,
 		.close = close_target,
 		.next = dfi__combine_next,

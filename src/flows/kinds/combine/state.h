@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a combiner flow's sources and targets (state in struct
- * dfi_source). */
+/*
+ * The state of a combiner flow's sources (state in struct dfi_source), and what
+ * its targets fold into.
+ */
 #ifndef DFI_FLOWS_KINDS_COMBINE_STATE_H
 #define DFI_FLOWS_KINDS_COMBINE_STATE_H
 
@@ -25,7 +27,7 @@ static inline struct source_window *window_of(const struct dfi_source *source)
 
 static inline struct combiner *combiner_of(const struct dfi_target *target)
 {
-	return target->state;
+	return target->combiner;
 }
 
 #endif
