@@ -49,11 +49,15 @@ enum dfi_on_loss {
  * When targets come or go, as few move as balance. Tuples of one that moves
  * wait at their source until its next owner has it; others flow. When
  * hold_bytes are used up, a push waits as for a full ring.
+ *
+ * In one of kind DFI_COMBINE sources come and go, and all targets stay:
+ * docs/combine.md ("Open combiner flows"). combine.window_tuples is
+ * DFI_WINDOW_MARKED, and there is no tree (combine.fan_in 0).
  */
 struct dfi_open_attr {
 	uint32_t membership;  /* enum dfi_membership */
 	uint32_t min_sources; /* attached before a source may push */
-	uint32_t min_targets; /* the same; 0: 1 */
+	uint32_t min_targets; /* the same; 0: 1, with DFI_COMBINE all */
 	uint32_t on_loss;     /* enum dfi_on_loss */
 	/*
 	 * 0: never. Else a source evicts a target whose ring has been full for
@@ -95,6 +99,23 @@ DFI_API int dfi_target_seat(const struct dfi_target *target);
  * thread only.
  */
 DFI_API int dfi_source_dropped(const struct dfi_source *source, uint64_t *n);
+
+/* What dfi_target_window_flags() says of a window. */
+enum {
+	/* A source was lost in it: some of its tuples may be missing. */
+	DFI_WINDOW_LOST = 1,
+	/* It has tuples of a source that came for a window which had ended. */
+	DFI_WINDOW_LATE = 2,
+};
+
+/*
+ * The flags of the window of which results were consumed last
+ * (dfi_target_window()); 0 in closed flows. With DFI_FULL_EMIT, results given
+ * early have what is known by then. Errors are those of dfi_target_window().
+ * Owner thread only.
+ */
+DFI_API int dfi_target_window_flags(
+    const struct dfi_target *target, uint32_t *flags);
 
 /* Who holds a seat of an open flow. */
 struct dfi_member_info {

@@ -26,6 +26,7 @@ static struct {
 	void *handle;
 	const void *tuple;
 	uint64_t number;
+	uint32_t flags;
 	struct dfi_batch batch;
 	struct dfi_target_group_batch group_batch;
 	struct dfi_span span;
@@ -167,9 +168,11 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_target_gap(NULL, &out.gap), "target is NULL")                   \
 	X(dfi_target_gap(target, NULL), "gap is NULL")                        \
 	X(dfi_target_window(NULL, &out.number), "target is NULL")             \
+	X(dfi_target_window_flags(NULL, &out.flags), "target is NULL")        \
 	X(dfi_target_watermark(NULL, &out.number), "target is NULL")          \
 	X(dfi_target_watermark(target, NULL), "value is NULL")                \
 	X(dfi_target_window(target, NULL), "window is NULL")                  \
+	X(dfi_target_window_flags(target, NULL), "flags is NULL")             \
 	X(dfi_target_consume_slow(NULL, &out.tuple), "target is NULL")        \
 	X(dfi_target_consume(target, NULL), "tuple is NULL")                  \
 	X(dfi_target_consume_batch(NULL, &out.batch), "target is NULL")       \

@@ -75,6 +75,42 @@ static int check_replicate(
 	return 0;
 }
 
+static int check_combine(
+    const struct flow *flow, const struct dfi_open_attr *open)
+{
+	if (flow->fan_in)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': combine.fan_in %u: combiners of a tree can't "
+		    "hand over what they hold, so an open flow has none: leave "
+		    "it 0, or use a closed flow",
+		    flow->name, flow->fan_in);
+	if (flow->window_tuples != DFI_WINDOW_MARKED)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': combine.window_tuples %lu: sources of an open "
+		    "flow come and go where a window ends, and only marks say "
+		    "where for all of them: set it to DFI_WINDOW_MARKED",
+		    flow->name, (unsigned long)flow->window_tuples);
+	if (open->min_targets && open->min_targets != flow->n_targets)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.min_targets %u: the targets of an open "
+		    "combiner flow do not come and go, as each has its part of "
+		    "the groups: leave it 0, which means all %u",
+		    flow->name, open->min_targets, flow->n_targets);
+	if (open->on_loss == DFI_ON_LOSS_REPLAY)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.on_loss DFI_ON_LOSS_REPLAY: a result of "
+		    "many tuples has no input position to go back to: use "
+		    "DFI_ON_LOSS_DROP, and repeat windows that are flagged "
+		    "(dfi_target_window_flags())",
+		    flow->name);
+	if (open->evict_after_ms)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.evict_after_ms %u: a combiner flow can't "
+		    "go on without one of its targets: leave it 0",
+		    flow->name, open->evict_after_ms);
+	return 0;
+}
+
 static int check_kind(const struct flow *flow, const struct dfi_flow_attr *attr)
 {
 	if ((flow->kind != DFI_SHUFFLE ||
@@ -86,12 +122,8 @@ static int check_kind(const struct flow *flow, const struct dfi_flow_attr *attr)
 		    flow->name);
 	if (flow->kind == DFI_REPLICATE)
 		return check_replicate(flow, attr);
-	if (flow->kind != DFI_SHUFFLE)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': open.membership: this version has open flows "
-		    "of kinds DFI_SHUFFLE and DFI_REPLICATE only: use one of "
-		    "these, or a closed flow",
-		    flow->name);
+	if (flow->kind == DFI_COMBINE)
+		return check_combine(flow, &attr->open);
 	if (flow->routing == DFI_ROUTE_FUNCTION)
 		return dfi__fail(-EOPNOTSUPP,
 		    "flow '%s': routing %u: in this version an open flow does "
@@ -225,7 +257,9 @@ int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 		    flow, "target", open->min_targets, flow->n_targets);
 	flow->membership = open->membership;
 	flow->min_sources = open->min_sources;
-	flow->min_targets = open->min_targets ? open->min_targets : 1;
+	flow->min_targets = flow->kind == DFI_COMBINE ? flow->n_targets
+	    : open->min_targets                       ? open->min_targets
+						      : 1;
 	flow->on_loss = open->on_loss;
 	flow->evict_after_ms = open->evict_after_ms;
 	return ret;

@@ -70,9 +70,18 @@ int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
 	part->tuples = NULL;
 	part->aggregates = NULL;
 	part->schema = dfi__schema_copy(flow->schema);
-	if (!part->schema)
+	part->aggregates = dfi__aggregates_copy(
+	    flow->aggregates, flow->n_aggregates);
+	if (!part->schema || !part->aggregates) {
+		dfi__flow_free(part);
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	}
+	if (dfi__flow_combines(flow))
+		part->combining_bytes = (flow->combining_bytes
+						? flow->combining_bytes
+						: DFI_DEFAULT_COMBINING_BYTES) /
+		    flow->n_targets;
 	part->n_sources = part->n_targets = 1;
 	part->kind = DFI_SHUFFLE;
 	part->replication = part->gap_timeout_us = 0;

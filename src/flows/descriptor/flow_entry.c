@@ -239,6 +239,10 @@ static bool membership_is_sane(const struct flow *flow)
 		return flow->replication == DFI_REPLICATION_NAIVE &&
 		    !flow->ordered && !flow->routing &&
 		    flow->segment_count >= 2;
+	if (flow->kind == DFI_COMBINE)
+		return flow->window_tuples == DFI_WINDOW_MARKED &&
+		    !flow->fan_in && flow->min_targets == flow->n_targets &&
+		    !flow->evict_after_ms;
 	return flow->kind == DFI_SHUFFLE && flow->routing != DFI_ROUTE_FUNCTION;
 }
 

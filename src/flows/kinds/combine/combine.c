@@ -143,6 +143,7 @@ static void begin_window(struct dfi_target *target)
 
 	combiner->input->begin_window(target, combiner->mark);
 	combiner->window = combiner->mark;
+	combiner->flags = 0;
 	combiner->n_windows++;
 }
 
@@ -317,6 +318,7 @@ static int give(struct dfi_target *target)
 	target->head.source = 0;
 	combiner->has_given = true;
 	combiner->given = combiner->window;
+	combiner->given_flags = combiner->flags;
 	return 1;
 }
 
@@ -396,15 +398,17 @@ int dfi__combine_marked(struct dfi_target *target)
 	return go_on(target);
 }
 
-int dfi_target_window(const struct dfi_target *target, uint64_t *window)
+/* 0: the target has given results of a window. */
+static int check_window(
+    const struct dfi_target *target, const char *call, const void *output)
 {
 	int ret = handle_check(
 	    target, target ? &target->magic : NULL, TARGET_MAGIC);
 
 	if (ret < 0)
 		return ret;
-	if (!window)
-		return dfi__fail(-EINVAL, "dfi_target_window: window is NULL");
+	if (!output)
+		return dfi__fail(-EINVAL, "%s is NULL", call);
 	if (!target->flow.window_tuples)
 		return dfi__fail(-EPROTOTYPE,
 		    "flow '%s': %s %u: the flow has no windows "
@@ -414,6 +418,23 @@ int dfi_target_window(const struct dfi_target *target, uint64_t *window)
 		return dfi__fail(-ENOENT,
 		    "flow '%s': %s %u: no results were consumed yet",
 		    target->flow.name, TARGET_ID(target));
-	*window = combiner_of(target)->given;
 	return 0;
+}
+
+int dfi_target_window(const struct dfi_target *target, uint64_t *window)
+{
+	int ret = check_window(target, "dfi_target_window: window", window);
+
+	if (!ret)
+		*window = combiner_of(target)->given;
+	return ret;
+}
+
+int dfi_target_window_flags(const struct dfi_target *target, uint32_t *flags)
+{
+	int ret = check_window(target, "dfi_target_window_flags: flags", flags);
+
+	if (!ret)
+		*flags = combiner_of(target)->given_flags;
+	return ret;
 }

@@ -27,7 +27,8 @@ struct combine_intake {
 	void (*lend)(struct dfi_target *target, bool lends);
 	/* The head's segment was folded; it may end its source's window. */
 	void (*folded)(struct dfi_target *target);
-	/* After segment() has returned 0: the window's end; DFI_NO_MARK: all's. */
+	/* After segment() has returned 0: the window's end; DFI_NO_MARK: all's.
+	 */
 	uint64_t (*window_end)(const struct dfi_target *target);
 	/* The window that this mark ends was given: begin the next one. */
 	void (*begin_window)(struct dfi_target *target, uint64_t mark);
@@ -62,8 +63,10 @@ struct combiner {
 	uint64_t window;  /* the one whose tuples are folded: its first mark */
 	uint64_t mark;    /* the last one of all sources */
 	uint64_t n_windows; /* that have ended */
+	uint32_t flags;     /* of the window (dfi_target_window_flags()) */
 	bool has_given;     /* this window has given results: */
 	uint64_t given;
+	uint32_t given_flags;
 	uint64_t early; /* how often there was no room for another group */
 	/*
 	 * While there is no room: the part of the segment in work that is not

@@ -132,7 +132,7 @@ static void give_share(struct dfi_source *source, uint32_t lane)
  */
 
 /* Open all lanes except those whose targets have cancelled. */
-static int open_all(struct dfi_source *source)
+int dfi__window_carry(struct dfi_source *source)
 {
 	uint32_t i;
 	int ret;
@@ -240,7 +240,7 @@ int dfi__window_make_room(struct dfi_source *source, uint32_t lane)
 
 	if (!window_of(source)->tuples || window_of(source)->left > 1)
 		return dfi__source_make_room(source, lane);
-	ret = open_all(source);
+	ret = dfi__window_carry(source);
 	if (!ret && source->writers[lane].cancelled)
 		return dfi__source_make_room(source, lane);
 	if (ret < 0) {
@@ -284,7 +284,7 @@ int dfi__window_mark(struct dfi_source *source, uint64_t value)
 	int ret;
 
 	if (has_windows && !window_of(source)->tuples) {
-		ret = open_all(source);
+		ret = dfi__window_carry(source);
 		source->mark_refused = ret;
 		return ret < 0 ? ret : end_window(source, value);
 	}

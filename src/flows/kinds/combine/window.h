@@ -44,6 +44,12 @@ int dfi__window_open(struct dfi_source *source);
 /* See struct source_ops. */
 int dfi__window_mark(struct dfi_source *source, uint64_t value);
 
+/*
+ * Open all lanes, so that the next mark needs no room; waits for it, or returns
+ * -EAGAIN, as dfi__source_make_room() does.
+ */
+int dfi__window_carry(struct dfi_source *source);
+
 /* A segment was opened for a lane: set how far the lane may fill it. */
 void dfi__window_opened(struct dfi_source *source, uint32_t lane);
 

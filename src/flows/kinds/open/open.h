@@ -13,9 +13,10 @@ struct wait_policy;
 
 /*
  * The row of endpoints of open flows, whatever their flow's kind, except
- * sources of replicate flows, which have one lane.
+ * sources of replicate flows, which have one lane, and combiner flows.
  */
-extern const struct kind dfi__open_kind, dfi__open_replicate_kind;
+extern const struct kind dfi__open_kind, dfi__open_replicate_kind,
+    dfi__open_combine_kind;
 
 /* Its entries. */
 int dfi__open_source_leave(

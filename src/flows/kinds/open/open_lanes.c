@@ -139,7 +139,9 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 		    was_evicted(open, seat) ? DFI_EVICTED
 			: n || !closed      ? DFI_LOST
 					    : DFI_ENDED);
-	if (source->flow.on_loss == DFI_ON_LOSS_FAIL && (n || !closed))
+	if (open->combines
+		? dfi__open_combine_used(end) || has_lost_seat(open, seat)
+		: source->flow.on_loss == DFI_ON_LOSS_FAIL && (n || !closed))
 		return dfi__source_fail(
 		    source, dfi__peers_lost(&end->targets, 0));
 	retire(source, seat);
@@ -225,8 +227,14 @@ int dfi__open_adopt(struct dfi_source *source)
 
 /* ---- Choosing ---------------------------------------------------------- */
 
-static int empty_seat(struct dfi_source *source, uint32_t seat)
+int dfi__open_empty_seat(struct dfi_source *source, uint32_t seat)
 {
+	if (open_source(source)->combines)
+		return dfi__source_fail(source,
+		    dfi__fail(-ECONNRESET,
+			"flow '%s': %s %u: target %u has left, and the targets "
+			"of a combiner flow stay to its end",
+			source->flow.name, SOURCE_ID(source), seat));
 	return dfi__fail(-ENXIO,
 	    "flow '%s': %s %u: target %u: nobody holds this seat",
 	    source->flow.name, SOURCE_ID(source), seat);
@@ -312,7 +320,7 @@ static uint32_t in_turn(const struct dfi_source *source)
 /* The seat that a lane's next tuple goes to; n_seats: nobody is there. */
 static uint32_t choose(const struct dfi_source *source, uint32_t lane)
 {
-	if (source->router.routing == DFI_ROUTE_DIRECT)
+	if (!open_source(source)->routed)
 		return open_source(source)->ends[lane] ? lane
 						       : open_seats(source);
 	return source->router.routing == DFI_ROUTE_ANY ? with_most_room(source)
@@ -403,6 +411,12 @@ int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
 	return ret < 0 && source->status ? ret : 0;
 }
 
+void dfi__open_lane_park(struct dfi_source *source, uint32_t lane)
+{
+	store(source, lane);
+	close_lane(source, lane);
+}
+
 /* Send the segment of a lane before it is full, and leave the lane closed. */
 int dfi__open_lane_send(struct dfi_source *source, uint32_t lane)
 {
@@ -433,7 +447,7 @@ int dfi__open_lane_flush(struct dfi_source *source, uint32_t lane)
 
 /* ---- Making room -------------------------------------------------------- */
 
-static bool is_expected(struct dfi_source *source, uint32_t seat)
+bool dfi__open_is_expected(struct dfi_source *source, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
 	bool expected;
@@ -459,8 +473,8 @@ int dfi__open_lane_make_room(struct dfi_source *source, uint32_t lane)
 		if (ret != 0)
 			return ret < 0 ? ret : 0;
 		if (open->may_push && !open->routed && !open->ends[lane] &&
-		    !is_expected(source, lane))
-			return empty_seat(source, lane);
+		    !dfi__open_is_expected(source, lane))
+			return dfi__open_empty_seat(source, lane);
 		if (room == open_seats(source))
 			ret = dfi__open_expect_some(
 			    source, open->routed ? room : lane);

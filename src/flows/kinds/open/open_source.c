@@ -26,7 +26,8 @@ static int make(void *owner, struct flow *part, int64_t deadline, void **out)
 		dfi__flow_free(part);
 		return ret;
 	}
-	ret = dfi__source_open(dfi, &dfi__shuffle_kind, part,
+	ret = dfi__source_open(dfi,
+	    open->combines ? &dfi__combine_kind : &dfi__shuffle_kind, part,
 	    part->part.first_source, &open->attr, &open->wait, deadline, &end);
 	if (ret < 0) {
 		dfi__context_leave(dfi);
@@ -87,6 +88,7 @@ static void init_lanes(struct dfi_source *source)
 		source_close_lane(source, t);
 	}
 	source->lane_ops = open->room ? &dfi__open_replica_ops
+	    : open->combines          ? &dfi__open_combine_ops
 				      : &dfi__open_lane_ops;
 	if (open->keyed) {
 		source->lane_ops = &dfi__keyed_lane_ops;
@@ -95,8 +97,10 @@ static void init_lanes(struct dfi_source *source)
 		source->head.n_targets = 0;
 		return;
 	}
-	source->head.inline_routing = open->routed ? DFI_INLINE_ONE
-						   : DFI_INLINE_NONE;
+	/* A combiner flow routes by keys, as a closed flow does. */
+	if (!open->combines)
+		source->head.inline_routing = open->routed ? DFI_INLINE_ONE
+							   : DFI_INLINE_NONE;
 }
 
 /* What the helper needs must be there before it starts. */
@@ -109,7 +113,9 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	open->source = source;
-	open->routed = source->flow.routing != DFI_ROUTE_DIRECT;
+	open->combines = source->flow.kind == DFI_COMBINE;
+	open->routed = source->flow.routing != DFI_ROUTE_DIRECT &&
+	    !open->combines;
 	open->wait = source->wait;
 	open->attr = (struct dfi_source_attr){
 		.size = sizeof(open->attr),
@@ -141,7 +147,8 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	if (source->flow.partitions && dfi__keyed_new(source) < 0)
 		return -ENOMEM;
-	if (source->flags & DFI_NONBLOCK)
+	/* The close of a source that combines waits. */
+	if (source->flags & DFI_NONBLOCK && !open->combines)
 		return 0;
 	return dfi__notify_new(&open->notify);
 }
@@ -157,6 +164,8 @@ static int end_pair(struct dfi_source *source, struct pair *pair)
 	ret = dfi_source_close(pair->end);
 
 	pair->end = NULL;
+	if (open_source(source)->combines)
+		return ret;
 	/* A target that had taken all may have left since. */
 	return n && source->flow.on_loss == DFI_ON_LOSS_FAIL ? ret : 0;
 }
@@ -215,7 +224,7 @@ static int attach(struct dfi_source *source, uint32_t index,
 		return ret;
 	open = open_source(source);
 	init_lanes(source);
-	if (open->notify)
+	if (!(source->flags & DFI_NONBLOCK))
 		atomic_publish(
 		    &source->targets.sleeping, &open->notify->self.word);
 	ret = dfi__pairs_open(&open->pairs, source->dfi, &source->flow,
@@ -242,9 +251,12 @@ int dfi__open_source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 {
 	const struct kind *kind = flow->kind == DFI_REPLICATE
 	    ? &dfi__open_replicate_kind
-	    : &dfi__open_kind;
-	uint32_t n_lanes = flow->routing == DFI_ROUTE_DIRECT ? flow->n_targets
-							     : 1;
+	    : flow->kind == DFI_COMBINE ? &dfi__open_combine_kind
+					: &dfi__open_kind;
+	uint32_t n_lanes = flow->routing == DFI_ROUTE_DIRECT ||
+		flow->kind == DFI_COMBINE
+	    ? flow->n_targets
+	    : 1;
 	struct dfi_source *source;
 	int ret = check_linger(dfi, flow, attr);
 

@@ -5,7 +5,9 @@
  * target that the routing has chosen. The segment belongs to the source of the
  * pair (pairs.h), whose own lane is brought up to date before each call on it.
  * In a replicate flow the lane's segment is in memory of its own, from which it
- * is copied to all targets (open_replicate.c).
+ * is copied to all targets (open_replicate.c). In a combiner flow each lane is
+ * that of a target as well, and the source of the pair combines and marks
+ * (open_combine.c).
  */
 #ifndef DFI_FLOWS_KINDS_OPEN_OPEN_SOURCE_H
 #define DFI_FLOWS_KINDS_OPEN_OPEN_SOURCE_H
@@ -31,6 +33,7 @@ struct open_source {
 	uint32_t n_ends;
 	bool may_push;          /* min_sources and min_targets were there */
 	bool routed;            /* one lane */
+	bool combines;          /* for targets that stay */
 	uint32_t chosen;        /* its target, while the lane is open */
 	uint32_t next;          /* where the routing goes on */
 	uint32_t seen;          /* the last of pairs_changes() */
@@ -101,6 +104,12 @@ void dfi__open_take(struct open_source *open, uint32_t seat);
  */
 int dfi__open_expect_some(struct dfi_source *source, uint32_t seat);
 
+/* Whether somebody may come for a seat that nobody holds, or holds it. */
+bool dfi__open_is_expected(struct dfi_source *source, uint32_t seat);
+
+/* Nobody holds this seat: -ENXIO, or in a combiner flow a sticky error. */
+int dfi__open_empty_seat(struct dfi_source *source, uint32_t seat);
+
 /*
  * Look for room at all targets: 1. 0: *seat has none, or is open_seats():
  * nobody is there. Or a sticky error.
@@ -115,6 +124,19 @@ int dfi__open_mark(struct dfi_source *source, uint64_t mark);
  * room. The target may be lost by then. Or a sticky error.
  */
 int dfi__open_mark_end(struct dfi_source *source, uint32_t seat);
+
+/* Bring the lane of the end up to date, and close the source's. */
+void dfi__open_lane_park(struct dfi_source *source, uint32_t lane);
+
+/* Whether the source of a pair was used. */
+bool dfi__open_combine_used(struct dfi_source *end);
+
+/* The same for a combiner flow, where they differ. */
+int dfi__open_combine_flush(struct dfi_source *source, uint32_t lane);
+int dfi__open_combine_finish(struct dfi_source *source, int64_t deadline);
+uint32_t dfi__open_combine_most_room(const struct dfi_source *source,
+    uint32_t n, const char **why, const char **instead);
+int dfi__open_combine_mark(struct dfi_source *source, uint64_t mark);
 
 /* The same for a ring that nobody uses yet. */
 void dfi__open_mark_first(struct dfi_source *end, uint64_t mark);
@@ -158,7 +180,8 @@ int dfi__open_replica_init(struct dfi_source *source);
 void dfi__open_replica_greet(struct dfi_source *source, struct dfi_source *end);
 
 /* Of open flows (row.c). */
-extern const struct lane_ops dfi__open_lane_ops, dfi__open_replica_ops;
+extern const struct lane_ops dfi__open_lane_ops, dfi__open_replica_ops,
+    dfi__open_combine_ops;
 
 static inline struct open_source *open_source(const struct dfi_source *source)
 {

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/maps.h"
 #include "flows/endpoint/target.h"
+#include "flows/kinds/combine/combine.h"
 #include "flows/kinds/kinds.h"
 #include "open.h"
 #include "open_target.h"
@@ -90,8 +91,9 @@ static void take_pair(struct open_target *open, uint32_t seat)
 		.pair = pair,
 		.seat = seat,
 	};
-	(void)dfi__open_watermark_join(
-	    &open->target->marks->watermark, seat, 0);
+	if (open->target->marks)
+		(void)dfi__open_watermark_join(
+		    &open->target->marks->watermark, seat, 0);
 	if (!taken->end->readers[0].awaits_mark)
 		add_joined(open, taken, 0);
 }
@@ -105,8 +107,10 @@ static void retire(struct open_target *open, uint32_t i, uint32_t type)
 	struct taken taken = open->taken[i];
 
 	dfi__open_add_event(open, type, &taken, 0);
-	if (dfi__open_watermark_ended(
-		&open->target->marks->watermark, taken.seat))
+	if (!open->target->marks)
+		dfi__open_fold_release(open, &taken);
+	else if (dfi__open_watermark_ended(
+		     &open->target->marks->watermark, taken.seat))
 		dfi__open_add_mark(open);
 	target_give_back(taken.end);
 	dfi__target_withdraw(taken.end);
@@ -132,6 +136,8 @@ static void note_lost(struct dfi_target *target, int err, const char *text)
 {
 	if (target->flow.on_loss == DFI_ON_LOSS_FAIL)
 		dfi__open_target_fail_later(target, err, text);
+	else if (target->combiner)
+		dfi__open_fold_lose(target);
 }
 
 static void adopt(struct open_target *open)
@@ -256,15 +262,20 @@ static int await_mark(struct dfi_target *target, uint32_t i)
 
 /*
  * A mark of a pair's source was taken: 0, or -ENOMSG if an event is next, which
- * comes before all that is behind the mark.
+ * comes before all that is behind the mark. -EAGAIN: the source waits there.
  */
 static int take_rise(struct dfi_target *target, uint32_t i)
 {
 	struct open_target *open = open_target(target);
 	struct dfi_event event;
 
-	if (dfi__marks_event(open->taken[i].end, &event) == 0 &&
-	    dfi__open_watermark_mark(
+	if (dfi__marks_event(open->taken[i].end, &event) < 0)
+		return open->n_events ? dfi__marks_event_is_next() : 0;
+	if (target->combiner) {
+		dfi__open_fold_mark(target, &open->taken[i]);
+		return open->taken[i].held ? -EAGAIN : 0;
+	}
+	if (dfi__open_watermark_mark(
 		&target->marks->watermark, open->taken[i].seat, event.value, 0))
 		dfi__open_add_mark(open);
 	return open->n_events ? dfi__marks_event_is_next() : 0;
@@ -277,7 +288,7 @@ static int take_from(struct dfi_target *target, uint32_t i)
 	struct dfi_target *end = open->taken[i].end;
 	int ret;
 
-	if (!open_may_read(target, &end->readers[0]))
+	if (open->taken[i].held || !open_may_read(target, &end->readers[0]))
 		return 0;
 	if (unlikely(end->readers[0].awaits_mark)) {
 		ret = await_mark(target, i);
@@ -294,7 +305,7 @@ static int take_from(struct dfi_target *target, uint32_t i)
 		owned_add(&target->segments, 1);
 		owned_add(&target->readers[0].total,
 		    (uint64_t)(end->head.end - end->head.next) /
-			target->head.tuple_size);
+			target->flow.schema->tuple_size);
 		return 1;
 	}
 	see_mark(open, i);
@@ -366,6 +377,8 @@ static int check_end(struct dfi_target *target)
 		    target, dfi__fail(target->lost, "%s", target->status_text));
 	if (open->ended && !open->n_taken)
 		return 0;
+	if (target->combiner && dfi__open_fold_is_whole(target))
+		return 0;
 	if (target_interrupted(target))
 		return dfi__target_interrupted(target);
 	return 1;
@@ -434,6 +447,7 @@ static int no_memory(const struct dfi_target *target)
 static int init(struct dfi_target *target)
 {
 	struct open_target *open = calloc(1, sizeof(*open));
+	int ret;
 
 	target->state = open;
 	if (!open)
@@ -456,9 +470,13 @@ static int init(struct dfi_target *target)
 		open->events = calloc(target->flow.n_sources,
 		    OPEN_SEAT_EVENTS * sizeof(open->events[0]));
 	if (!open->taken || !target->readers ||
-	    (target->flags & DFI_EVENTS && !open->events) ||
-	    dfi__marks_open(target, false) < 0)
+	    (target->flags & DFI_EVENTS && !open->events))
 		return no_memory(target);
+	ret = target->flow.kind == DFI_COMBINE
+	    ? dfi__combine_open(target, &dfi__open_fold_intake)
+	    : dfi__marks_open(target, false);
+	if (ret < 0)
+		return ret;
 	if (target->flags & DFI_NONBLOCK)
 		return 0;
 	return dfi__notify_new(&open->notify);
@@ -495,31 +513,12 @@ static void free_target(struct dfi_target *target)
 		free(open->events);
 		free(open);
 	}
+	dfi__combine_close(target->combiner);
 	free(target->readers);
 	free(target->marks);
 	dfi__notify_free(target->notify);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
-}
-
-/*
- * Sources must know what was dropped (dfi_source_dropped()), and whether
- * anything was. A segment with unread tuples, or that a batch or cursor still
- * has, is.
- */
-static void return_all(struct dfi_target *target)
-{
-	struct open_target *open = open_target(target);
-	bool whole = target->head.next == target->head.end &&
-	    !target->lends_batch && !target->cursor_open;
-	struct dfi_target *end;
-	uint32_t i;
-
-	for (i = 0; i < open->n_taken; i++) {
-		end = open->taken[i].end;
-		(void)dfi__reader_return_last(
-		    &end->readers[0], end->lends_segment && !whole);
-	}
 }
 
 void dfi__open_target_leave(struct dfi_target *target)
@@ -528,7 +527,7 @@ void dfi__open_target_leave(struct dfi_target *target)
 	struct dfi *dfi = target->dfi;
 
 	dfi__pairs_stop(&open->pairs);
-	return_all(target);
+	dfi__open_target_return_all(target);
 	dfi__stats_remove(dfi, &target->stats);
 	dfi__handle_retire(target);
 	free_target(target);
@@ -548,7 +547,8 @@ int dfi__open_target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 		return ret;
 	}
 	target->dfi = dfi;
-	target->kind = &dfi__open_kind;
+	target->kind = flow->kind == DFI_COMBINE ? &dfi__open_combine_kind
+						 : &dfi__open_kind;
 	target->flow = *flow;
 	target->flags = attr->flags;
 	target->wait = *wait;

@@ -15,6 +15,9 @@ struct taken {
 	uint32_t seat;
 	bool joined;    /* the event was added */
 	uint64_t table; /* of the last mark that is known */
+	/* In a combiner flow: its last mark, and whether it waits there. */
+	uint64_t mark;
+	bool held;
 };
 
 struct open_target {
@@ -23,6 +26,7 @@ struct open_target {
 	struct notify *notify; /* in which a handle that waits sleeps */
 	struct taken *taken;   /* one behind the other */
 	uint32_t n_taken, current, in_a_row;
+	uint32_t n_held;               /* of those taken */
 	uint32_t seen;                 /* the last of pairs_changes() */
 	bool ended;                    /* no source is there, and none comes */
 	struct partitions *partitions; /* with routing by keys, or NULL */
@@ -54,6 +58,13 @@ void dfi__open_target_fail_later(
 void dfi__open_target_put_out(struct dfi_target *target);
 
 /*
+ * Sources must know what was dropped (dfi_source_dropped()), and whether
+ * anything was. A segment with unread tuples, or that a batch or cursor still
+ * has, is.
+ */
+void dfi__open_target_return_all(struct dfi_target *target);
+
+/*
  * The most that one pass can add to no events, for each seat: its source may be
  * given up, the next one be taken, and end, and the watermark rise with each.
  */
@@ -68,6 +79,24 @@ void dfi__open_add_mark(struct open_target *open);
 
 /* Take the next one; there is one. */
 struct dfi_event dfi__open_pop_event(struct open_target *open);
+
+/* Where a combiner flow's target gets segments (open_fold.c). */
+extern const struct combine_intake dfi__open_fold_intake;
+
+/* That ring's source has sent a mark; it may be held back from now on. */
+void dfi__open_fold_mark(struct dfi_target *target, struct taken *taken);
+
+/* Whether all sources have ended the window, and none is about to join. */
+bool dfi__open_fold_is_whole(struct dfi_target *target);
+
+/* Note that a source was lost in this window. */
+void dfi__open_fold_lose(struct dfi_target *target);
+
+/* That ring is given up. */
+void dfi__open_fold_release(struct open_target *open, struct taken *taken);
+
+/* See struct intake_ops. */
+uint64_t dfi__open_fold_watermark(const struct dfi_target *target);
 
 /* Nothing is there: 0 to look again, or an error. */
 int dfi__open_target_wait(struct dfi_target *target);

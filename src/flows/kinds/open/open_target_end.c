@@ -62,6 +62,21 @@ void dfi__open_target_put_out(struct dfi_target *target)
 	dfi__open_target_fail_later(target, err, dfi_errmsg());
 }
 
+void dfi__open_target_return_all(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	bool whole = target->head.next == target->head.end &&
+	    !target->lends_batch && !target->cursor_open;
+	struct dfi_target *end;
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++) {
+		end = open->taken[i].end;
+		(void)dfi__reader_return_last(
+		    &end->readers[0], end->lends_segment && !whole);
+	}
+}
+
 int dfi_target_seat(const struct dfi_target *target)
 {
 	int ret = handle_check(

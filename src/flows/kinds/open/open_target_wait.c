@@ -17,7 +17,8 @@ static bool is_ready(void *arg)
 	    pairs_changes(&open->pairs) != open->seen)
 		return true;
 	for (i = 0; i < open->n_taken; i++)
-		if (open_may_read(target, &open->taken[i].end->readers[0]) &&
+		if (!open->taken[i].held &&
+		    open_may_read(target, &open->taken[i].end->readers[0]) &&
 		    dfi__target_ready(open->taken[i].end))
 			return true;
 	return false;

@@ -82,6 +82,34 @@ static bool may_take(
 		    &pairs->seats, seat, pair->incarnation) == pair->id);
 }
 
+static bool is_coming(const struct pairs *pairs, uint32_t seat)
+{
+	const struct pair *pair = pairs->of[seat].pair;
+	uint64_t holder = seat_watch_holder(&pairs->seats, seat);
+	bool comes = false;
+	uint32_t i;
+
+	for (i = 0; i < SEAT_PAIRS; i++, pair++) {
+		if (pair->state == PAIR_TAKEN)
+			return false;
+		comes |= pair->state == PAIR_MAKING ||
+		    (pair->state == PAIR_READY &&
+			(pair->incarnation == holder ||
+			    may_take(pairs, seat, pair)));
+	}
+	return comes;
+}
+
+bool dfi__pairs_are_coming(const struct pairs *pairs)
+{
+	uint32_t i;
+
+	for (i = 0; i < pairs->seats.n_others; i++)
+		if (is_coming(pairs, i))
+			return true;
+	return false;
+}
+
 struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat)
 {
 	struct pair *pair = pairs->of[seat].pair, *next = NULL;

@@ -137,6 +137,12 @@ static inline uint32_t pairs_changes(struct pairs *pairs)
 bool dfi__pairs_expected(const struct pairs *pairs, uint32_t seat);
 
 /*
+ * Under the lock: whether a pair is about to be taken, or is being made, of a
+ * seat of which none is taken.
+ */
+bool dfi__pairs_are_coming(const struct pairs *pairs);
+
+/*
  * Under the lock: take the pair of a seat that is next, if it is ready and none
  * is taken. Returns it, or NULL.
  */

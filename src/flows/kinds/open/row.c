@@ -3,9 +3,11 @@
  * The row of open flows. Their targets are in no group and have no rings of
  * their own, so nobody asks ready() or reports passed().
  */
+#include "flows/kinds/combine/combine.h"
 #include "keyed.h"
 #include "open.h"
 #include "open_source.h"
+#include "open_target.h"
 
 const struct kind dfi__open_kind = {
 	.source = {
@@ -27,6 +29,30 @@ const struct kind dfi__open_replicate_kind = {
 		.close = dfi__open_source_close,
 		.mark = dfi__open_mark,
 	},
+};
+
+const struct kind dfi__open_combine_kind = {
+	.source = {
+		.leave = dfi__open_source_leave,
+		.close = dfi__open_source_close,
+		.mark = dfi__open_combine_mark,
+	},
+	.intake = {
+		.next = dfi__combine_next,
+		.leave = dfi__open_target_leave,
+		.event = dfi__open_target_take_event,
+		.watermark = dfi__open_fold_watermark,
+	},
+};
+
+const struct lane_ops dfi__open_combine_ops = {
+	.reached = dfi__open_lane_reached,
+	.send = dfi__open_lane_send,
+	.make_room = dfi__open_lane_make_room,
+	.flush = dfi__open_combine_flush,
+	.finish = dfi__open_combine_finish,
+	.check_whole = dfi__open_lane_check_whole,
+	.most_room = dfi__open_combine_most_room,
 };
 
 const struct lane_ops dfi__open_replica_ops = {
