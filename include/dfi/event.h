@@ -78,6 +78,15 @@ DFI_API int dfi_partition_release(
     struct dfi_target *target, uint32_t partition);
 
 /*
+ * Leave a flow that routes by keys, and lose nothing: the target gives its
+ * partitions to the others, as if more had come (DFI_LEAVING), and gets none.
+ * Consume on: calls that consume return 0 once all are given away, then close
+ * it. As long as nobody else is there it keeps them. Any number of times. Owner
+ * thread only. -EPROTOTYPE: the flow has no partitions.
+ */
+DFI_API int dfi_target_leave(struct dfi_target *target);
+
+/*
  * Take an event of a source, about a target. Pushes do not return -ENOMSG: ask
  * when it suits. Who has come and gone since the last call has none. -EAGAIN:
  * there is none.

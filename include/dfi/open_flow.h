@@ -87,6 +87,17 @@ struct dfi_open_attr {
  */
 DFI_API int dfi_flow_finish(struct dfi *dfi, const char *name);
 
+/*
+ * Say which target's seat owns each of the n partitions of a flow, for now and
+ * later; DFI_ANY_SEAT, and a seat that nobody holds: the library decides, as
+ * without this call. owners NULL: it decides for all again. They move as when
+ * targets come and go. -ENOENT: there is no such flow. -EPROTOTYPE: it has no
+ * partitions. -EINVAL: n is not their number. -ERANGE: no such seat. -EPERM: as
+ * dfi_flow_finish().
+ */
+DFI_API int dfi_flow_assign(
+    struct dfi *dfi, const char *name, const uint32_t *owners, uint32_t n);
+
 /* The number of the seat, in any flow. Owner thread only. */
 DFI_API int dfi_source_seat(const struct dfi_source *source);
 DFI_API int dfi_target_seat(const struct dfi_target *target);

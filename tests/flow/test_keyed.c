@@ -144,8 +144,28 @@ Test(keyed, tuples_of_a_key_stay_together)
 	end_target(targets[1]);
 }
 
+/* Consume n tuples; a source may join meanwhile. */
+static void consume_with_events(struct dfi_target *target, uint32_t n)
+{
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_event event;
+	const void *tuple;
+	int ret;
+
+	while (n) {
+		cr_assert(now_ms() < until, "%u are missing", n);
+		ret = dfi_target_consume(target, &tuple);
+		n -= ret == 1;
+		if (ret != -ENOMSG)
+			continue;
+		cr_assert_eq(dfi_target_event(target, &event), 0);
+		cr_assert_eq(event.type, DFI_JOINED);
+	}
+}
+
 Test(keyed, a_target_that_joins_gets_its_share)
 {
+	int64_t until = now_ms() + LONG_MS;
 	bool gained[PARTITIONS] = { false }, left[PARTITIONS] = { false };
 	struct dfi_target *first, *second;
 	struct dfi_source *s;
@@ -159,20 +179,20 @@ Test(keyed, a_target_that_joins_gets_its_share)
 	first = target_with_events(0, DFI_NONBLOCK);
 	expect_partitions(first, DFI_GAINED, PARTITIONS, NULL);
 	s = open_source(rig.dfi, "f", 0, 0);
+	/* It may not know yet that the target has taken its partitions. */
+	for (key = 0; key < KEYS / 4; key++)
+		push(s, key, 0);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	consume_with_events(first, KEYS / 4);
 	for (key = 0; key < KEYS / 4; key++)
 		push(s, key, 1);
 	second = target_with_events(1, DFI_NONBLOCK);
 	/* The source is idle: its helper sends what it has, and the mark. */
-	while (n < KEYS / 4) {
-		ret = dfi_target_consume(first, &tuple);
-		n += ret == 1;
-		if (ret == -ENOMSG)
-			cr_assert_eq(
-			    dfi_target_event(first, &(struct dfi_event){ 0 }),
-			    0);
-	}
-	while (dfi_target_consume(first, &tuple) == -EAGAIN)
+	consume_with_events(first, KEYS / 4);
+	while (dfi_target_consume(first, &tuple) == -EAGAIN) {
+		cr_assert(now_ms() < until);
 		yield_times(1);
+	}
 	expect_partitions(first, DFI_LEAVING, PARTITIONS / 2, left);
 	/* Tuples of all that moves wait, and hold up no others. */
 	for (key = 0; key < KEYS / 4; key++)
@@ -382,6 +402,7 @@ struct worker {
 	int seat;
 	_Atomic uint32_t n_owned, n_gained, n_left;
 	_Atomic bool leaves;
+	bool has_said; /* that it leaves */
 };
 
 static void take_event(struct worker *worker)
@@ -427,6 +448,11 @@ static void *work(void *arg)
 	int ret;
 
 	for (;;) {
+		if (worker->leaves && !worker->has_said) {
+			worker->has_said = true;
+			if (dfi_target_leave(worker->target) < 0)
+				fail_thread("leave");
+		}
 		ret = dfi_target_consume_batch(worker->target, &batch);
 		if (ret == 0)
 			return NULL;
@@ -515,6 +541,186 @@ Test(keyed, targets_join_under_load)
 
 /* ---- Leaving ------------------------------------------------------------- */
 
+Test(keyed, a_target_that_leaves_under_load_loses_nothing)
+{
+	struct worker workers[2] = { 0 };
+	pthread_t loaders[LOADERS];
+	uint32_t i;
+
+	reset();
+	create(DFI_ON_LOSS_FAIL);
+	start_worker(&workers[0], 0);
+	start_worker(&workers[1], 2);
+	for (i = 0; i < LOADERS; i++)
+		cr_assert_eq(pthread_create(
+				 &loaders[i], NULL, load, (void *)(uintptr_t)i),
+		    0);
+	cr_assert(owns_at_least(&workers[1], PARTITIONS / 2));
+	await_tuples(1000);
+	workers[0].leaves = true;
+	cr_assert(owns_at_least(&workers[1], PARTITIONS));
+	/* Its consuming has come to the end. */
+	pthread_join(workers[0].thread, NULL);
+	cr_assert_eq(workers[0].n_owned, 0);
+	cr_assert_eq(dfi_target_close(workers[0].target), 0);
+	await_tuples(1000);
+	/* The seat is free. */
+	workers[0] = (struct worker){ 0 };
+	start_worker(&workers[0], 0);
+	cr_assert(owns_at_least(&workers[0], PARTITIONS / 2));
+	await_tuples(1000);
+	stop = true;
+	for (i = 0; i < LOADERS; i++)
+		pthread_join(loaders[i], NULL);
+	finish();
+	for (i = 0; i < 2; i++) {
+		pthread_join(workers[i].thread, NULL);
+		cr_assert_eq(dfi_target_close(workers[i].target), 0);
+	}
+	cr_assert_eq(n_taken, n_pushed);
+}
+
+Test(keyed, the_last_target_leaves_once_another_is_there)
+{
+	struct dfi_target *first, *second;
+	struct dfi_source *s;
+	const void *tuple;
+	uint64_t key;
+
+	create(DFI_ON_LOSS_FAIL);
+	first = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	s = open_source(rig.dfi, "f", 0, 0);
+	for (key = 0; key < 20; key++)
+		push(s, key, 1);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	/* Before it has partitions, it would leave at once. */
+	for (key = 0; key < 20; key++)
+		cr_assert_eq(consume_soon(first, &tuple), 1);
+	cr_assert_eq(dfi_target_leave(first), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_leave(first), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_consume(first, &tuple), -EAGAIN);
+	second = target_with_events(1, 0);
+	cr_assert_eq(consume_soon(first, &tuple), 0);
+	cr_assert_eq(dfi_target_close(first), 0);
+	expect_partitions(second, DFI_GAINED, PARTITIONS, NULL);
+	for (key = 0; key < 20; key++)
+		push(s, key, 2);
+	finish();
+	close_source(s);
+	cr_assert_eq(drain(second), 20);
+	cr_assert_eq(dfi_target_close(second), 0);
+}
+
+Test(keyed, only_owners_of_partitions_leave)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_FAIL);
+	struct dfi_target *t;
+
+	attr.routing = DFI_ROUTE_DIRECT;
+	attr.open.partitions = 0;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	t = open_target(rig.other, "f", 0, 0);
+	assert_error(dfi_target_leave(t), -EPROTOTYPE, "flow 'f'", "target 0",
+	    "partitions");
+	cr_assert_eq(dfi_target_close(t), 0);
+}
+
+/* ---- The application's choice -------------------------------------------- */
+
+static void assign(const uint32_t *owners)
+{
+	cr_assert_eq(dfi_flow_assign(rig.dfi, "f", owners, PARTITIONS), 0, "%s",
+	    dfi_errmsg());
+}
+
+/* Consume, and take an event if one is next. */
+static void take_and_release(struct dfi_target *target, uint32_t *owned)
+{
+	struct dfi_event event;
+	const void *tuple;
+
+	if (dfi_target_consume(target, &tuple) != -ENOMSG)
+		return;
+	cr_assert_eq(dfi_target_event(target, &event), 0);
+	*owned += event.type == DFI_GAINED;
+	if (event.type != DFI_LEAVING)
+		return;
+	--*owned;
+	cr_assert_eq(dfi_partition_release(target, event.partition), 0);
+}
+
+/* Until two targets own so many partitions of all. */
+static void await_shares(
+    struct dfi_target *targets[2], uint32_t owned[2], uint32_t first)
+{
+	int64_t until = now_ms() + LONG_MS;
+
+	while (owned[0] != first || owned[0] + owned[1] != PARTITIONS) {
+		cr_assert(now_ms() < until, "%u %u", owned[0], owned[1]);
+		take_and_release(targets[0], &owned[0]);
+		take_and_release(targets[1], &owned[1]);
+	}
+}
+
+Test(keyed, the_application_assigns_partitions)
+{
+	uint32_t owners[PARTITIONS], owned[2] = { 0 }, p;
+	struct dfi_target *targets[2];
+	struct dfi_source *s;
+	uint64_t key;
+
+	create(DFI_ON_LOSS_FAIL);
+	targets[0] = target_with_events(0, DFI_NONBLOCK);
+	targets[1] = target_with_events(1, DFI_NONBLOCK);
+	await_shares(targets, owned, PARTITIONS / 2);
+	/* Seat 3 is empty: the library shares these out. */
+	for (p = 0; p < PARTITIONS; p++)
+		owners[p] = p < 24 ? 0 : p < 28 ? DFI_ANY_SEAT : 3;
+	assign(owners);
+	await_shares(targets, owned, 28);
+	for (p = 0; p < PARTITIONS; p++)
+		owners[p] = 1;
+	assign(owners);
+	await_shares(targets, owned, 0);
+	s = open_source(rig.dfi, "f", 0, 0);
+	for (key = 0; key < 20; key++)
+		push(s, key, 1);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	assign(NULL);
+	await_shares(targets, owned, PARTITIONS / 2);
+	finish();
+	close_source(s);
+	for (p = 0; p < 2; p++) {
+		drain(targets[p]);
+		cr_assert_eq(dfi_target_close(targets[p]), 0);
+	}
+}
+
+Test(keyed, wrong_owners_are_refused)
+{
+	uint32_t owners[PARTITIONS] = { 0 };
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_FAIL);
+
+	create(DFI_ON_LOSS_FAIL);
+	assert_error(dfi_flow_assign(rig.dfi, "g", owners, PARTITIONS), -ENOENT,
+	    "flow 'g'");
+	assert_error(dfi_flow_assign(rig.dfi, "f", owners, 5), -EINVAL,
+	    "flow 'f'", "5 owners", "32 partitions");
+	owners[7] = SEATS;
+	assert_error(dfi_flow_assign(rig.dfi, "f", owners, PARTITIONS), -ERANGE,
+	    "flow 'f'", "partition 7", "0 to 3");
+	owners[7] = 0;
+	assert_error(dfi_flow_assign(rig.other, "f", owners, PARTITIONS),
+	    -EPERM, "flow 'f'", "DFI_FLOW_PERSISTENT");
+	attr.routing = DFI_ROUTE_ANY;
+	attr.open.partitions = 0;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "d", &attr), 0);
+	assert_error(dfi_flow_assign(rig.dfi, "d", owners, PARTITIONS),
+	    -EPROTOTYPE, "flow 'd'", "partitions");
+}
+
+/* ---- Losses -------------------------------------------------------------- */
+
 /* Until the source knows that the target has taken its partitions. */
 static void send_until_known(
     struct dfi_source *source, struct dfi_target *target)
@@ -602,6 +808,62 @@ Test(keyed, a_target_that_leaves_tuples_fails_its_sources)
 }
 
 /* ---- Waiting ------------------------------------------------------------- */
+
+/* Until a target owns so many partitions. */
+static void await_owned(struct dfi_target *target, uint32_t *owned, uint32_t n)
+{
+	int64_t until = now_ms() + LONG_MS;
+
+	while (*owned != n) {
+		cr_assert(now_ms() < until, "%u", *owned);
+		take_and_release(target, owned);
+	}
+}
+
+Test(keyed, a_target_that_does_not_take_what_waited_is_evicted)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_DROP);
+	struct dfi_target *first, *second;
+	uint64_t key, n, dropped = 0;
+	uint32_t owned = 0, got = 0;
+	struct dfi_source *s;
+	const void *tuple;
+	int ret;
+
+	attr.open.evict_after_ms = 50;
+	attr.open.hold_bytes = 4096 * sizeof(struct kv);
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	first = target_with_events(0, DFI_NONBLOCK);
+	await_owned(first, &owned, PARTITIONS);
+	s = open_source(rig.dfi, "f", 0, 0);
+	second = target_with_events(1, DFI_NONBLOCK);
+	await_owned(first, &owned, PARTITIONS / 2);
+	/* More than its ring has room for waits for the second one. */
+	for (key = 0, n = 0; n < 3 * SEGMENT * RING / 2; key++) {
+		if (dfi_hash64_partition(key, PARTITIONS) >= PARTITIONS / 2)
+			continue;
+		push(s, key, 1);
+		n++;
+	}
+	expect_partitions(second, DFI_GAINED, PARTITIONS / 2, NULL);
+	/* It consumes nothing, and the source makes no calls. */
+	await_owned(first, &owned, PARTITIONS);
+	finish();
+	cr_assert_eq(dfi_source_flush(s), 0);
+	cr_assert_eq(dfi_source_dropped(s, &dropped), 0);
+	close_source(s);
+	got = drain(first);
+	/* What lay in the ring is lost, and no more. */
+	cr_assert_lt(got, n);
+	cr_assert_geq(got + SEGMENT * RING, n);
+	cr_assert_geq(got + dropped, n);
+	do
+		ret = dfi_target_consume(second, &tuple);
+	while (ret == 1 || ret == -EAGAIN || ret == -ENOMSG);
+	assert_error(ret, -ESTALE, "target 1", "evict_after_ms");
+	cr_assert_eq(dfi_target_close(first), 0);
+	cr_assert_eq(dfi_target_close(second), -ESTALE);
+}
 
 /* The next tuples of a target are of key 0, and have this number. */
 static void expect_val(struct dfi_target *target, uint64_t val)

@@ -92,6 +92,8 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_flow_estimate(dfi, NULL, &out.estimate), "attr is NULL")        \
 	X(dfi_flow_estimate(dfi, &flow_attr, NULL), "estimate is NULL")       \
 	X(dfi_flow_finish(NULL, "f"), "context")                              \
+	X(dfi_flow_assign(NULL, "f", NULL, 0), "context")                     \
+	X(dfi_flow_assign(dfi, NULL, NULL, 0), "name is NULL")                \
 	X(dfi_flow_finish(dfi, NULL), "name is NULL")                         \
 	X(dfi_member_list(NULL, "f", NULL, NULL), "context")                  \
 	X(dfi_member_list(dfi, NULL, NULL, NULL), "name is NULL")             \
@@ -162,6 +164,7 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_target_fd(NULL), "target is NULL")                              \
 	X(VOID(dfi_target_query(target, NULL)), "stats is NULL")              \
 	X(dfi_target_seat(NULL), "target is NULL")                            \
+	X(dfi_target_leave(NULL), "target is NULL")                           \
 	X(dfi_partition_release(NULL, 0), "target is NULL")                   \
 	X(dfi_target_event(NULL, &out.event), "target is NULL")               \
 	X(dfi_target_event(target, NULL), "event is NULL")                    \

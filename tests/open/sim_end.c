@@ -90,6 +90,8 @@ static void see(struct sim_end *end, const struct sim_change *change)
 	case OPEN_KEY_TARGET:
 		see_seat(end, change);
 		break;
+	case OPEN_KEY_LEAVE: /* here the key of the seat says it */
+		break;
 	case OPEN_KEY_HAND:
 		if (change->there &&
 		    dfi__open_hand_decode(change->value,

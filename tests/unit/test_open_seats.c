@@ -168,6 +168,10 @@ Test(open_keys, what_is_written_is_read)
 	    "tables/1234567890123");
 	expect_key(&(struct open_key){ .kind = OPEN_KEY_TARGET, .target = 1 },
 	    "targets/1");
+	expect_key(
+	    &(struct open_key){
+		.kind = OPEN_KEY_LEAVE, .target = 1, .incarnation = 79 },
+	    "will-leave/1/79");
 }
 
 Test(open_keys, the_longest_fits)

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Declares and finishes open flows. Each refusal says what to use instead.
+ * Declares and finishes open flows, and assigns their partitions. Each refusal
+ * says what to use instead.
  */
 #include "open_flow.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
 #include "base/error_list.h"
 #include "base/bits.h"
 #include "flows/context/context.h"
 #include "flows/descriptor/descriptor.h"
-#include "flows/open/table.h"
+#include "flows/open/keys.h"
+#include "flows/open/value.h"
 #include "registry/client/client.h"
 #include "route.h"
 
@@ -283,6 +286,20 @@ static int get_flow(
 	return ret;
 }
 
+/* The key would go with this context, and the flow would go on. */
+static int check_creator(
+    const struct dfi *dfi, const struct flow *flow, const char *does)
+{
+	if (flow->flags & DFI_FLOW_PERSISTENT ||
+	    flow->creator.id == dfi->node.id)
+		return 0;
+	return dfi__fail(-EPERM,
+	    "flow '%s': the context that has created it %s (node %s, host %s, "
+	    "pid %u); any does if the flow is DFI_FLOW_PERSISTENT",
+	    flow->name, does, flow->creator.name, flow->creator.host,
+	    flow->creator.pid);
+}
+
 static int check_finish(const struct dfi *dfi, const struct flow *flow)
 {
 	if (!flow->membership)
@@ -290,16 +307,7 @@ static int check_finish(const struct dfi *dfi, const struct flow *flow)
 		    "flow '%s' is not open (open.membership): it ends when "
 		    "all its sources have closed",
 		    flow->name);
-	/* The key would go with this context, and the flow would go on. */
-	if (!(flow->flags & DFI_FLOW_PERSISTENT) &&
-	    flow->creator.id != dfi->node.id)
-		return dfi__fail(-EPERM,
-		    "flow '%s': the context that has created it finishes it "
-		    "(node %s, host %s, pid %u); any does if the flow is "
-		    "DFI_FLOW_PERSISTENT",
-		    flow->name, flow->creator.name, flow->creator.host,
-		    flow->creator.pid);
-	return 0;
+	return check_creator(dfi, flow, "finishes it");
 }
 
 static int finish(struct dfi *dfi, const struct flow *flow, int64_t deadline)
@@ -334,6 +342,99 @@ int dfi_flow_finish(struct dfi *dfi, const char *name)
 	ret = check_finish(dfi, &flow);
 	if (!ret)
 		ret = finish(dfi, &flow, deadline);
+	dfi__flow_free(&flow);
+	return dfi__error_keep(ret);
+}
+
+/* ---- Owners of partitions ------------------------------------------------ */
+
+static int check_assign(const struct dfi *dfi, const struct flow *flow,
+    const uint32_t *owners, uint32_t n)
+{
+	uint32_t p;
+
+	if (!flow->partitions)
+		return dfi__fail(-EPROTOTYPE,
+		    "flow '%s' has no partitions: only open shuffle flows "
+		    "that route by keys have (open.partitions)",
+		    flow->name);
+	if (owners && n != flow->partitions)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %u owners: the flow has %u partitions "
+		    "(open.partitions), and each gets one",
+		    flow->name, n, flow->partitions);
+	for (p = 0; owners && p < n; p++)
+		if (owners[p] >= flow->n_targets && owners[p] != DFI_ANY_SEAT)
+			return dfi__fail(-ERANGE,
+			    "flow '%s': the owner of partition %u is %u: "
+			    "targets have seats 0 to %u, and DFI_ANY_SEAT lets "
+			    "the library choose",
+			    flow->name, p, owners[p], flow->n_targets - 1);
+	return check_creator(dfi, flow, "assigns its partitions");
+}
+
+/* As the value of the key: the caller frees it. NULL: no memory. */
+static uint8_t *encode_owners(const uint32_t *owners, uint32_t n, size_t *size)
+{
+	uint16_t *seats = malloc(n * sizeof(seats[0]));
+	uint8_t *bytes;
+	uint32_t p;
+
+	*size = dfi__open_assign_bytes(n);
+	bytes = seats ? malloc(*size) : NULL;
+	for (p = 0; bytes && p < n; p++)
+		seats[p] = owners[p] == DFI_ANY_SEAT ? OPEN_NOBODY
+						     : (uint16_t)owners[p];
+	if (bytes)
+		dfi__open_assign_encode(seats, n, bytes);
+	free(seats);
+	return bytes;
+}
+
+static int assign(struct dfi *dfi, const struct flow *flow,
+    const uint32_t *owners, int64_t deadline)
+{
+	unsigned flags = flow->flags & DFI_FLOW_PERSISTENT ? 0 : CLIENT_LEASED;
+	struct open_key open = { .kind = OPEN_KEY_ASSIGN };
+	char key[KEY_SIZE];
+	uint8_t *bytes;
+	size_t size;
+	int ret;
+
+	dfi__flow_prefix(key, flow);
+	dfi__open_key_write(key + strlen(key), &open);
+	if (!owners) {
+		ret = dfi__client_delete(dfi->registry, key, 0, deadline);
+		return ret == -ENOENT ? 0 : ret;
+	}
+	bytes = encode_owners(owners, flow->partitions, &size);
+	if (!bytes)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	ret = dfi__client_put(
+	    dfi->registry, key, bytes, size, flags, deadline, NULL);
+	free(bytes);
+	return ret < 0 ? dfi__fail_within(ret, "flow '%s'", flow->name) : 0;
+}
+
+int dfi_flow_assign(
+    struct dfi *dfi, const char *name, const uint32_t *owners, uint32_t n)
+{
+	struct flow flow;
+	int64_t deadline;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret)
+		ret = dfi__flow_check_name(name);
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, 0);
+	ret = get_flow(dfi, name, deadline, &flow);
+	if (ret < 0)
+		return dfi__error_keep(ret);
+	ret = check_assign(dfi, &flow, owners, n);
+	if (!ret)
+		ret = assign(dfi, &flow, owners, deadline);
 	dfi__flow_free(&flow);
 	return dfi__error_keep(ret);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The declaration of open flows, and the call that finishes one. */
+/* The declaration of open flows, and calls that finish one or assign owners. */
 #ifndef DFI_FLOWS_DECLARE_OPEN_FLOW_H
 #define DFI_FLOWS_DECLARE_OPEN_FLOW_H
 

@@ -58,6 +58,8 @@ static void put_seat(struct seat_watch *watch, enum open_role role,
 	    !endpoint.incarnation)
 		return;
 	holder = (struct open_holder){ .incarnation = endpoint.incarnation };
+	if (open_seat_is(&watch->seats, role, seat, holder.incarnation))
+		holder.leaving = watch->seats.seats[role][seat].holder.leaving;
 	if (endpoint.incarnation == watch->incarnation && !watch->seats.begun)
 		watch->finished_before = watch->finished;
 	else if (role == OPEN_SOURCE && watch->finished &&

@@ -128,6 +128,9 @@ void dfi__tables_watch_see(struct seat_watch *watch, const struct open_key *key,
 		see_hand(watch, event);
 	else if (key->kind == OPEN_KEY_ASSIGN)
 		see_assign(watch, event);
+	else if (key->kind == OPEN_KEY_LEAVE && event->type == REGISTRY_PUT)
+		dfi__open_seats_will_leave(
+		    &watch->seats, key->target, key->incarnation);
 }
 
 /* ---- What this endpoint says --------------------------------------------- */
@@ -217,11 +220,13 @@ int dfi__tables_watch_propose(struct seat_watch *watch, uint64_t *cleaned)
 	return ret;
 }
 
-static void write_hand_key(const struct seat_watch *watch, char key[KEY_SIZE])
+/* A key of this target: of kind OPEN_KEY_HAND or OPEN_KEY_LEAVE. */
+static void write_own_key(
+    const struct seat_watch *watch, enum open_key_kind kind, char key[KEY_SIZE])
 {
 	write_key(watch,
 	    &(struct open_key){
-		.kind = OPEN_KEY_HAND,
+		.kind = kind,
 		.target = watch->seats.own_seat,
 		.incarnation = watch->incarnation,
 	    },
@@ -242,24 +247,34 @@ int dfi__tables_watch_hand(
 	pthread_mutex_lock(&watch->lock);
 	dfi__open_hand_encode(hand, n, bytes);
 	pthread_mutex_unlock(&watch->lock);
-	write_hand_key(watch, key);
+	write_own_key(watch, OPEN_KEY_HAND, key);
 	ret = dfi__client_put(watch->dfi->registry, key, bytes, size,
 	    CLIENT_LEASED, clock_now_ns() + ANSWER_NS, NULL);
 	free(bytes);
 	return again(ret);
 }
 
+int dfi__tables_watch_will_leave(struct seat_watch *watch)
+{
+	char key[KEY_SIZE];
+
+	write_own_key(watch, OPEN_KEY_LEAVE, key);
+	return again(dfi__client_put(watch->dfi->registry, key, "", 0,
+	    CLIENT_LEASED, clock_now_ns() + ANSWER_NS, NULL));
+}
+
 bool dfi__tables_watch_leave(struct seat_watch *watch)
 {
 	const struct open_seats *seats = &watch->seats;
-	bool last;
-
 	char key[KEY_SIZE];
+	bool last;
 
 	if (!watch->tables || !watch->key[0])
 		return false;
 	if (watch->role == OPEN_TARGET) {
-		write_hand_key(watch, key);
+		write_own_key(watch, OPEN_KEY_HAND, key);
+		dfi__client_forget(watch->dfi->registry, key);
+		write_own_key(watch, OPEN_KEY_LEAVE, key);
 		dfi__client_forget(watch->dfi->registry, key);
 	}
 	pthread_mutex_lock(&watch->lock);

@@ -34,6 +34,9 @@ void dfi__tables_watch_forget(struct seat_watch *watch);
  */
 int dfi__tables_watch_propose(struct seat_watch *watch, uint64_t *cleaned);
 
+/* Say that this target takes no more partitions. The same errors. */
+int dfi__tables_watch_will_leave(struct seat_watch *watch);
+
 /* Publish what this target has released and taken. The same errors. */
 int dfi__tables_watch_hand(
     struct seat_watch *watch, const struct open_hand *hand);

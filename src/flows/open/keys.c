@@ -30,6 +30,10 @@ void dfi__open_key_write(char text[OPEN_KEY_SIZE], const struct open_key *key)
 	case OPEN_KEY_TARGET:
 		snprintf(text, OPEN_KEY_SIZE, "targets/%" PRIu32, key->target);
 		break;
+	case OPEN_KEY_LEAVE:
+		snprintf(text, OPEN_KEY_SIZE, "will-leave/%" PRIu32 "/%" PRIu64,
+		    key->target, key->incarnation);
+		break;
 	}
 }
 
@@ -107,6 +111,9 @@ bool dfi__open_key_read(const char *text, uint32_t n_sources,
 	} else if (begins(text, "targets/", &end)) {
 		key->kind = OPEN_KEY_TARGET;
 		end = read_seat(end, n_targets, &key->target);
+	} else if (begins(text, "will-leave/", &end)) {
+		key->kind = OPEN_KEY_LEAVE;
+		end = read_target(end, n_targets, key);
 	} else {
 		return false;
 	}

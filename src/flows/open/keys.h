@@ -17,6 +17,7 @@ enum open_key_kind {
 	OPEN_KEY_SOURCE,     /* sources/<source> */
 	OPEN_KEY_TABLE,      /* tables/<number> */
 	OPEN_KEY_TARGET,     /* targets/<target> */
+	OPEN_KEY_LEAVE,      /* will-leave/<target>/<incarnation> */
 };
 
 struct open_key {

@@ -99,3 +99,10 @@ void dfi__open_seats_delete(struct open_seats *seats, enum open_role role,
 	events->n = 0;
 	leave(seats, role, seat, events);
 }
+
+void dfi__open_seats_will_leave(
+    struct open_seats *seats, uint32_t seat, uint64_t incarnation)
+{
+	if (open_seat_is(seats, OPEN_TARGET, seat, incarnation))
+		seats->seats[OPEN_TARGET][seat].holder.leaving = true;
+}

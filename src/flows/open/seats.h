@@ -89,6 +89,11 @@ void dfi__open_seats_put(struct open_seats *seats, enum open_role role,
     uint32_t seat, const struct open_holder *holder, uint64_t revision,
     struct open_events *events);
 
+/* A target has said that it leaves; one that holds the seat no more is ignored.
+ */
+void dfi__open_seats_will_leave(
+    struct open_seats *seats, uint32_t seat, uint64_t incarnation);
+
 /* The key of a seat is gone. */
 void dfi__open_seats_delete(struct open_seats *seats, enum open_role role,
     uint32_t seat, struct open_events *events);

@@ -41,6 +41,9 @@ struct keyed {
 	int64_t pause_ns; /* how long the helper waits then */
 };
 
+/* How long the helper waits at least until a ring may have room. */
+#define KEYED_LEAST_PAUSE_NS (INT64_C(1) * NS_PER_MS)
+
 void dfi__latch_wait(struct latch *latch);
 
 static inline void latch_enter(struct latch *latch)
@@ -93,6 +96,20 @@ int64_t dfi__keyed_tend(void *owner);
 int dfi__keyed_push(struct dfi_source *source, const void *tuple);
 uint32_t dfi__keyed_push_batch(
     struct dfi_source *source, const char *tuples, uint32_t n, int *ret);
+
+/* The end of the pair with the owner that the table means, if it is there. */
+static inline struct dfi_source *keyed_end(
+    const struct open_source *open, uint32_t seat)
+{
+	return seat != OPEN_NOBODY && open->ends[seat] &&
+		open->taken[seat]->incarnation ==
+		    open->keyed->incarnations[seat]
+	    ? open->ends[seat]
+	    : NULL;
+}
+
+/* Inside the latch: send tuples that wait and may go, in order. */
+void dfi__keyed_send_held(struct dfi_source *source);
 
 /* Inside the latch: send all that was pushed: 1; 0: some of it waits. */
 int dfi__keyed_send_pushed(struct dfi_source *source);

@@ -2,16 +2,10 @@
 /* The sources of open flows that route by keys. */
 #include "keyed.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/clock.h"
 #include "base/counter.h"
 #include "base/error.h"
-
-/* How long the helper waits until a ring may have room: at least, at most. */
-#define LEAST_PAUSE_NS (INT64_C(1) * NS_PER_MS)
-#define MOST_PAUSE_NS (INT64_C(8) * NS_PER_MS)
 
 /* ---- The latch ---------------------------------------------------------- */
 
@@ -21,23 +15,6 @@ void dfi__latch_wait(struct latch *latch)
 	latch_leave(latch);
 	pthread_mutex_lock(&latch->mutex);
 	atomic_set(&latch->inside, 1);
-	pthread_mutex_unlock(&latch->mutex);
-}
-
-static void latch_take(struct latch *latch)
-{
-	pthread_mutex_lock(&latch->mutex);
-	atomic_set(&latch->wanted, 1);
-	(void)dfi__fence_heavy();
-	/* Pairs with latch_leave(). */
-	while (atomic_observe(&latch->inside))
-		sched_yield();
-}
-
-static void latch_give(struct latch *latch)
-{
-	/* Pairs with latch_enter(). */
-	atomic_publish(&latch->wanted, 0);
 	pthread_mutex_unlock(&latch->mutex);
 }
 
@@ -66,7 +43,7 @@ int dfi__keyed_new(struct dfi_source *source)
 	    n_targets);
 	keyed->state.owed = (uint64_t *)(void *)(keyed->to + n_partitions);
 	keyed->full = (bool *)((char *)keyed->state.owed + state);
-	keyed->pause_ns = LEAST_PAUSE_NS / 2;
+	keyed->pause_ns = KEYED_LEAST_PAUSE_NS / 2;
 	keyed->begun = keyed->full + n_targets;
 	open_source(source)->keyed = keyed;
 	return 0;
@@ -99,16 +76,6 @@ void dfi__keyed_free(struct keyed *keyed)
 
 /* ---- Where tuples go --------------------------------------------------- */
 
-/* The end of the pair with the owner that the table means, if it is there. */
-static struct dfi_source *end_of(const struct open_source *open, uint32_t seat)
-{
-	return seat != OPEN_NOBODY && open->ends[seat] &&
-		open->taken[seat]->incarnation ==
-		    open->keyed->incarnations[seat]
-	    ? open->ends[seat]
-	    : NULL;
-}
-
 void dfi__keyed_route(struct open_source *open)
 {
 	struct keyed *keyed = open->keyed;
@@ -118,7 +85,7 @@ void dfi__keyed_route(struct open_source *open)
 		return;
 	for (p = 0; p < n; p++)
 		keyed->to[p] = open->may_push
-		    ? end_of(open, open_source_route(&keyed->state, p))
+		    ? keyed_end(open, open_source_route(&keyed->state, p))
 		    : NULL;
 }
 
@@ -231,7 +198,7 @@ static bool send_one(struct dfi_source *source, uint32_t i)
 	struct keyed *keyed = open->keyed;
 	uint32_t partition = keyed->held_of[i];
 	uint16_t seat = open_source_owner(&keyed->state, partition);
-	struct dfi_source *end = end_of(open, seat);
+	struct dfi_source *end = keyed_end(open, seat);
 
 	if (!end || keyed->full[seat])
 		return false;
@@ -239,8 +206,10 @@ static bool send_one(struct dfi_source *source, uint32_t i)
 		keyed->held + (size_t)i * source->head.tuple_size) <= 0) {
 		keyed->full[seat] = true;
 		keyed->needs_room |= !open_is_lost(end);
+		open_note_room(open, seat, false);
 		return false;
 	}
+	open_note_room(open, seat, true);
 	keyed->begun[seat] = keyed->has_sent = true;
 	dfi__open_source_sent(&keyed->state, partition);
 	return true;
@@ -279,7 +248,7 @@ static void send_begun(struct dfi_source *source)
 }
 
 /* Send what may go, in order. */
-static void send_held(struct dfi_source *source)
+void dfi__keyed_send_held(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
 	struct keyed *keyed = open->keyed;
@@ -302,83 +271,6 @@ static void send_held(struct dfi_source *source)
 		return;
 	keyed->n_held = kept;
 	dfi__keyed_route(open);
-}
-
-/* ---- Marks, on the helper ---------------------------------------------- */
-
-/* Send a mark behind all that was sent to a target; false: it has no room. */
-static bool mark(struct dfi_source *source, uint32_t seat)
-{
-	struct keyed *keyed = open_source(source)->keyed;
-	struct dfi_source *end = end_of(open_source(source), seat);
-	struct writer *writer;
-	uint64_t filled;
-	int ret;
-
-	if (!end || open_is_lost(end))
-		return true;
-	writer = &end->writers[0];
-	if (!writer->segment) {
-		ret = dfi__open_end_segment(end);
-		if (ret <= 0)
-			return ret < 0;
-	}
-	filled = source_filled(end, 0);
-	if (!filled)
-		open_note_mark(end);
-	writer->table = open_source_owes(&keyed->state, seat);
-	ret = lane_publish(end, 0, filled);
-	writer->table = 0;
-	dfi__open_source_marked(&keyed->state, seat);
-	if (ret < 0 || source_target_life(end, 0))
-		(void)dfi__source_target_left(end, 0);
-	else
-		(void)dfi__source_open_segment(end, 0);
-	return true;
-}
-
-/* Inside the latch, without the lock. */
-static void work(struct dfi_source *source)
-{
-	struct open_source *open = open_source(source);
-	struct keyed *keyed = open->keyed;
-	struct seat_watch *seats = &open->pairs.seats;
-	uint32_t i;
-
-	if (!keyed->state.tables || source->status)
-		return;
-	/* Otherwise the owner fails. */
-	if (source->flow.on_loss != DFI_ON_LOSS_FAIL)
-		(void)dfi__open_drop_lost(source);
-	pthread_mutex_lock(&seats->lock);
-	for (i = 0; i < open_seats(source); i++)
-		dfi__open_take(open, i);
-	dfi__keyed_learn(open);
-	pthread_mutex_unlock(&seats->lock);
-	keyed->needs_room = keyed->has_sent = false;
-	for (i = 0; i < open_seats(source); i++)
-		if (open_source_owes(&keyed->state, i) && !mark(source, i))
-			keyed->needs_room = true;
-	send_held(source);
-}
-
-int64_t dfi__keyed_tend(void *owner)
-{
-	struct open_source *open = owner;
-	struct keyed *keyed = open->keyed;
-	int64_t pause;
-
-	if (!keyed)
-		return DEADLINE_NEVER;
-	latch_take(&keyed->latch);
-	work(open->source);
-	pause = !keyed->needs_room ? 0
-	    : keyed->has_sent      ? LEAST_PAUSE_NS
-				   : keyed->pause_ns * 2;
-	pause = pause < MOST_PAUSE_NS ? pause : MOST_PAUSE_NS;
-	keyed->pause_ns = pause ? pause : LEAST_PAUSE_NS / 2;
-	latch_give(&keyed->latch);
-	return pause ? clock_now_ns() + pause : DEADLINE_NEVER;
 }
 
 /* ---- Pushes ------------------------------------------------------------ */
@@ -410,7 +302,7 @@ static int make_room(
 	if (ret < 0 || open->keyed->to[partition] != end)
 		return ret;
 	if (!end) {
-		send_held(source);
+		dfi__keyed_send_held(source);
 		if (open->may_push &&
 		    open->keyed->n_held < open->keyed->most_held)
 			return 0;
@@ -506,7 +398,7 @@ static void send_ends(struct dfi_source *source)
 
 int dfi__keyed_send_pushed(struct dfi_source *source)
 {
-	send_held(source);
+	dfi__keyed_send_held(source);
 	send_ends(source);
 	return !open_source(source)->keyed->n_held;
 }
@@ -536,7 +428,7 @@ static int empty_hold(struct dfi_source *source)
 			ret = dfi__open_adopt(source);
 		if (ret < 0)
 			return ret;
-		send_held(source);
+		dfi__keyed_send_held(source);
 		if (!open->keyed->n_held)
 			return 0;
 		ret = dfi__open_expect_some(source, open_seats(source));

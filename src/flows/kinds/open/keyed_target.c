@@ -23,6 +23,8 @@ struct partitions {
 	struct stay *stays; /* of those whose tuples may still come */
 	bool events;
 	bool hands;             /* the "hand/" key is to be put */
+	bool leaves;            /* the "will-leave/" key is to be put */
+	bool left;              /* all was given away, and nothing is taken */
 	_Atomic uint32_t n_due; /* of the state, for the owner */
 	uint64_t cleaned; /* see dfi__tables_watch_propose(); for the helper */
 };
@@ -162,6 +164,8 @@ void dfi__partitions_learn(struct partitions *partitions)
 	bool leaves;
 
 	see_stays(partitions);
+	if (partitions->left)
+		return;
 	dfi__open_target_learn(&partitions->state);
 	while (
 	    !partitions->events && next_event(partitions, &partition, &leaves))
@@ -256,32 +260,87 @@ bool dfi__partitions_move(const struct partitions *partitions)
 	return state->hand.table != table->number;
 }
 
+void dfi__partitions_leave(struct partitions *partitions)
+{
+	struct seat_watch *seats = &partitions->pairs->seats;
+
+	pthread_mutex_lock(&seats->lock);
+	partitions->leaves = true;
+	seat_watch_call(seats);
+	pthread_mutex_unlock(&seats->lock);
+}
+
+bool dfi__partitions_left(struct partitions *partitions)
+{
+	partitions->left |= !partitions->state.seats->evicted &&
+	    dfi__open_target_has_left(&partitions->state);
+	return partitions->left;
+}
+
 /* ---- On the helper ------------------------------------------------------- */
+
+/* Under the lock, which it gives up in between: put a key that is due. */
+static int put_key(struct partitions *partitions, bool *due,
+    int (*put)(struct partitions *partitions))
+{
+	struct seat_watch *seats = &partitions->pairs->seats;
+	int ret;
+
+	if (!*due)
+		return 0;
+	*due = false;
+	pthread_mutex_unlock(&seats->lock);
+	ret = put(partitions);
+	pthread_mutex_lock(&seats->lock);
+	*due |= ret < 0;
+	return ret;
+}
+
+static int put_hand(struct partitions *partitions)
+{
+	return dfi__tables_watch_hand(
+	    &partitions->pairs->seats, &partitions->state.hand);
+}
+
+static int put_leave(struct partitions *partitions)
+{
+	return dfi__tables_watch_will_leave(&partitions->pairs->seats);
+}
 
 int64_t dfi__partitions_tend(struct partitions *partitions)
 {
 	struct seat_watch *seats = &partitions->pairs->seats;
-	bool hands;
 	int ret;
 
 	pthread_mutex_lock(&seats->lock);
 	dfi__partitions_learn(partitions);
-	hands = partitions->hands;
-	partitions->hands = false;
+	ret = put_key(partitions, &partitions->hands, put_hand);
+	if (!ret)
+		ret = put_key(partitions, &partitions->leaves, put_leave);
 	pthread_mutex_unlock(&seats->lock);
-	ret = hands ? dfi__tables_watch_hand(seats, &partitions->state.hand)
-		    : 0;
-	if (ret < 0) {
-		pthread_mutex_lock(&seats->lock);
-		partitions->hands = true;
-		pthread_mutex_unlock(&seats->lock);
-	}
 	if (!ret)
 		ret = dfi__tables_watch_propose(seats, &partitions->cleaned);
 	return ret < 0 ? clock_now_ns() + AGAIN_NS : DEADLINE_NEVER;
 }
 
-/* ---- The call of the owner ----------------------------------------------- */
+/* ---- Calls of the owner -------------------------------------------------- */
+
+int dfi_target_leave(struct dfi_target *target)
+{
+	TARGET_CALL(target, TARGET_SHARED(target));
+	int ret = target_check(target);
+
+	if (ret < 0)
+		return ret;
+	if (!target->flow.partitions)
+		return dfi__fail(-EPROTOTYPE,
+		    "flow '%s': %s %u: leave: only open shuffle flows that "
+		    "route by keys have partitions to give away: close the "
+		    "target",
+		    target->flow.name, TARGET_ID(target));
+	dfi__partitions_leave(open_target(target)->partitions);
+	return 0;
+}
 
 int dfi_partition_release(struct dfi_target *target, uint32_t partition)
 {

@@ -43,6 +43,12 @@ bool dfi__partitions_release(struct partitions *partitions, uint32_t partition);
  */
 bool dfi__partitions_move(const struct partitions *partitions);
 
+/* Give all partitions away, and take no more. */
+void dfi__partitions_leave(struct partitions *partitions);
+
+/* Under the lock: whether that is done. From then on it takes nothing. */
+bool dfi__partitions_left(struct partitions *partitions);
+
 /* For struct pairs_ops.tend of targets. */
 int64_t dfi__partitions_tend(struct partitions *partitions);
 

@@ -82,6 +82,12 @@ static inline bool open_is_lost(struct dfi_source *end)
  */
 int dfi__open_await_room(struct dfi_source *source, uint32_t seat);
 
+/*
+ * Have targets evicted whose rings have been full for too long. Returns when
+ * the next one may be due.
+ */
+int64_t dfi__open_evict_overdue(struct dfi_source *source);
+
 /* dfi__writer_unreturned() of a pair's source, with what has come by now. */
 uint64_t dfi__open_unreturned(struct dfi_source *end);
 

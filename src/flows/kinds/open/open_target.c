@@ -157,8 +157,10 @@ static void adopt(struct open_target *open)
 	}
 	if (lost)
 		memcpy(broke, open->pairs.broke, sizeof(broke));
-	if (open->partitions)
+	if (open->partitions) {
 		dfi__partitions_learn(open->partitions);
+		open->left = dfi__partitions_left(open->partitions);
+	}
 	open->ended = !expects_sources(open) &&
 	    !(open->partitions && dfi__partitions_move(open->partitions));
 	evicted = seats->seats.evicted;
@@ -375,7 +377,8 @@ static int check_end(struct dfi_target *target)
 	if (target->lost)
 		return dfi__target_fail(
 		    target, dfi__fail(target->lost, "%s", target->status_text));
-	if (open->ended && !open->n_taken)
+	/* Sources have nothing more for a target that has left. */
+	if (open->left || (open->ended && !open->n_taken))
 		return 0;
 	if (target->combiner && dfi__open_fold_is_whole(target))
 		return 0;

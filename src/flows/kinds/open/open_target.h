@@ -29,6 +29,7 @@ struct open_target {
 	uint32_t n_held;               /* of those taken */
 	uint32_t seen;                 /* the last of pairs_changes() */
 	bool ended;                    /* no source is there, and none comes */
+	bool left;                     /* see dfi_target_leave() */
 	struct partitions *partitions; /* with routing by keys, or NULL */
 	_Atomic(struct partitions *) helped; /* the same, for the helper */
 	/* Not taken yet, the oldest first; only with DFI_EVENTS. */

@@ -113,11 +113,7 @@ static struct pairs_wait wait_of(struct lane_wait *wait)
 	};
 }
 
-/*
- * Have targets evicted whose rings have been full for too long. Returns when
- * the next one may be due.
- */
-static int64_t evict_overdue(struct dfi_source *source)
+int64_t dfi__open_evict_overdue(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
 	int64_t at, now, next = DEADLINE_NEVER;
@@ -199,7 +195,7 @@ static int await_room(struct dfi_source *source, uint32_t seat, int64_t next)
 /* Meanwhile the helper may use the ends. */
 int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
 {
-	int64_t next = evict_overdue(source);
+	int64_t next = dfi__open_evict_overdue(source);
 	int ret;
 
 	keyed_leave(open_source(source));

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the helper of a source does for its partitions, also while the owner
+ * makes no calls: it adopts tables, sends marks, and sends tuples that wait.
+ */
+#include "keyed.h"
+
+#include <sched.h>
+#include "base/clock.h"
+
+/* The most that the helper waits until a ring may have room. */
+#define MOST_PAUSE_NS (INT64_C(8) * NS_PER_MS)
+
+static void latch_take(struct latch *latch)
+{
+	pthread_mutex_lock(&latch->mutex);
+	atomic_set(&latch->wanted, 1);
+	(void)dfi__fence_heavy();
+	/* Pairs with latch_leave(). */
+	while (atomic_observe(&latch->inside))
+		sched_yield();
+}
+
+static void latch_give(struct latch *latch)
+{
+	/* Pairs with latch_enter(). */
+	atomic_publish(&latch->wanted, 0);
+	pthread_mutex_unlock(&latch->mutex);
+}
+
+/* Send a mark behind all that was sent to a target; false: it has no room. */
+static bool mark(struct dfi_source *source, uint32_t seat)
+{
+	struct keyed *keyed = open_source(source)->keyed;
+	struct dfi_source *end = keyed_end(open_source(source), seat);
+	struct writer *writer;
+	uint64_t filled;
+	int ret;
+
+	if (!end || open_is_lost(end))
+		return true;
+	writer = &end->writers[0];
+	if (!writer->segment) {
+		ret = dfi__open_end_segment(end);
+		if (ret <= 0)
+			return ret < 0;
+	}
+	filled = source_filled(end, 0);
+	if (!filled)
+		open_note_mark(end);
+	writer->table = open_source_owes(&keyed->state, seat);
+	ret = lane_publish(end, 0, filled);
+	writer->table = 0;
+	dfi__open_source_marked(&keyed->state, seat);
+	if (ret < 0 || source_target_life(end, 0))
+		(void)dfi__source_target_left(end, 0);
+	else
+		(void)dfi__source_open_segment(end, 0);
+	return true;
+}
+
+/* Inside the latch, without the lock. */
+static void work(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	struct keyed *keyed = open->keyed;
+	struct seat_watch *seats = &open->pairs.seats;
+	uint32_t i;
+
+	if (!keyed->state.tables || source->status)
+		return;
+	/* Otherwise the owner fails. */
+	if (source->flow.on_loss != DFI_ON_LOSS_FAIL)
+		(void)dfi__open_drop_lost(source);
+	pthread_mutex_lock(&seats->lock);
+	for (i = 0; i < open_seats(source); i++)
+		dfi__open_take(open, i);
+	dfi__keyed_learn(open);
+	pthread_mutex_unlock(&seats->lock);
+	keyed->needs_room = keyed->has_sent = false;
+	for (i = 0; i < open_seats(source); i++)
+		if (open_source_owes(&keyed->state, i) && !mark(source, i)) {
+			open_note_room(open, i, false);
+			keyed->needs_room = true;
+		}
+	dfi__keyed_send_held(source);
+	/* The helper comes again, as it needs room. */
+	(void)dfi__open_evict_overdue(source);
+}
+
+int64_t dfi__keyed_tend(void *owner)
+{
+	struct open_source *open = owner;
+	struct keyed *keyed = open->keyed;
+	int64_t pause;
+
+	if (!keyed)
+		return DEADLINE_NEVER;
+	latch_take(&keyed->latch);
+	work(open->source);
+	pause = !keyed->needs_room ? 0
+	    : keyed->has_sent      ? KEYED_LEAST_PAUSE_NS
+				   : keyed->pause_ns * 2;
+	pause = pause < MOST_PAUSE_NS ? pause : MOST_PAUSE_NS;
+	keyed->pause_ns = pause ? pause : KEYED_LEAST_PAUSE_NS / 2;
+	latch_give(&keyed->latch);
+	return pause ? clock_now_ns() + pause : DEADLINE_NEVER;
+}
