@@ -31,6 +31,19 @@ static void plan_flow(struct open_plan *plan, struct rng *rng)
 }
 
 /* What came later has random numbers of its own, so that seeds stay. */
+static void plan_keys(struct open_plan *plan)
+{
+	struct rng rng = { .state = mix(plan->seed ^ 0x6b657973) };
+
+	plan->keyed = !plan->replicates && one_in(&rng, 3);
+	if (!plan->keyed)
+		return;
+	plan->routing = DFI_ROUTE_HASH;
+	if (one_in(&rng, 2))
+		plan->hold_bytes = (uint64_t)plan->tuple_size *
+		    between(&rng, 1, 200);
+}
+
 static void plan_kind(struct open_plan *plan)
 {
 	struct rng rng = { .state = mix(plan->seed ^ 0x7265706c) };
@@ -38,6 +51,7 @@ static void plan_kind(struct open_plan *plan)
 	plan->replicates = one_in(&rng, 3);
 	if (plan->replicates)
 		plan->routing = 0;
+	plan_keys(plan);
 	if (plan->on_loss == DFI_ON_LOSS_DROP &&
 	    plan->routing != DFI_ROUTE_ANY && one_in(&rng, 2))
 		plan->evict_after_ms = between(&rng, 10, 300);
@@ -133,6 +147,21 @@ static void plan_target(struct stay_plan *stay, struct rng *rng)
 	stay->act_at = below(rng, one_in(rng, 2) ? 100 : 2000);
 }
 
+/* Tuples go in by pushes; a target may give its partitions away. */
+static void plan_keyed_stay(
+    struct stay_plan *stay, bool is_source, uint64_t state)
+{
+	struct rng rng = { .state = mix(state ^ 0x6b657973) };
+
+	if (is_source)
+		stay->style = stay->style == OPEN_CLAIM ||
+			stay->style == OPEN_BATCH
+		    ? OPEN_BATCH
+		    : OPEN_SINGLE;
+	else if (stay->act == OPEN_LEAVE && one_in(&rng, 2))
+		stay->act = OPEN_GIVE;
+}
+
 struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
     uint32_t actor, uint32_t number)
 {
@@ -160,6 +189,8 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 		plan_source(plan, &stay, &rng, volume);
 	else if (number < plan->n_stays[actor])
 		plan_target(&stay, &rng);
+	if (plan->keyed)
+		plan_keyed_stay(&stay, is_source, rng.state);
 	if (stay.n_tuples > 500 && stay.pause_every &&
 	    stay.pause_every < stay.n_tuples / 100)
 		stay.pause_every = stay.n_tuples / 100;
@@ -178,6 +209,7 @@ void open_print_plan(const struct open_plan *plan)
 	    (unsigned long)plan->seed, plan->n_sources, plan->n_targets,
 	    plan->goal == DFI_LATENCY ? "latency" : "bandwidth",
 	    plan->replicates                        ? "to all"
+		: plan->keyed                       ? "by keys"
 		: plan->routing == DFI_ROUTE_DIRECT ? "direct"
 		: plan->routing == DFI_ROUTE_ANY    ? "any"
 						    : "round robin",

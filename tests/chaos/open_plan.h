@@ -22,6 +22,8 @@
 #define OPEN_STAYS 32 /* of an actor, at most */
 #define OPEN_ALL_STAYS (OPEN_ACTORS * OPEN_STAYS)
 #define OPEN_TUPLES 4096 /* of a stay, at most */
+#define OPEN_GROUPS 64   /* keys by which a flow may route */
+#define OPEN_PARTITIONS 16
 
 enum open_style {
 	OPEN_SINGLE,
@@ -37,6 +39,7 @@ enum open_act {
 	OPEN_ABORT, /* and close */
 	OPEN_EXIT,  /* the process ends without closing anything */
 	OPEN_DIE,   /* SIGKILL */
+	OPEN_GIVE,  /* a target: dfi_target_leave(), and consume to the end */
 };
 
 struct stay_plan {
@@ -72,6 +75,8 @@ struct open_plan {
 	uint32_t n_stays[OPEN_ACTORS]; /* that are planned */
 	bool resident[OPEN_ACTORS];    /* a target that comes back to the end */
 	bool replicates;               /* else it shuffles */
+	bool keyed;                    /* by groups */
+	uint64_t hold_bytes;
 	uint32_t goal, routing, on_loss, min_sources, min_targets;
 	uint32_t evict_after_ms;
 	uint32_t tuple_size, segment_size, segment_count;
@@ -108,7 +113,7 @@ struct open_tuple {
 	uint32_t stay;   /* its source's id */
 	uint32_t n;      /* its number there */
 	uint32_t seat;   /* its source's */
-	uint32_t target; /* the seat it was pushed to, or any */
+	uint32_t target; /* the seat it was pushed to, or any; or its group */
 };
 
 void open_make_tuple(
@@ -158,6 +163,8 @@ struct open_board {
 	 */
 	uint8_t sent[OPEN_ALL_STAYS][OPEN_TUPLES];
 	_Atomic uint16_t owner[OPEN_ALL_STAYS][OPEN_TUPLES];
+	/* The last tuple of each group that some target got (n + 1). */
+	_Atomic uint32_t last[OPEN_ALL_STAYS][OPEN_GROUPS];
 	/* How a target saw a source leave: enum dfi_event_type. */
 	uint8_t fate[OPEN_ALL_STAYS][OPEN_ALL_STAYS];
 };

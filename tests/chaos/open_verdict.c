@@ -328,7 +328,7 @@ void open_print_board(const struct open_plan *plan,
 	static const char *const styles[] = { "single", "batch", "claim",
 		"cursor" };
 	static const char *const acts[] = { "stay", "leave", "abort", "exit",
-		"die" };
+		"die", "give" };
 	struct judge judge = { plan, board, volume, 0 };
 	const struct stay_board *at;
 	struct stay_plan what;

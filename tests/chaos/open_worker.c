@@ -50,6 +50,9 @@ struct actor {
 	uint32_t rest;  /* seat + 1 of the rest of a batch; 0: none */
 	char *tuples;   /* MAX_RUN of them */
 	uint32_t next_n[OPEN_ALL_STAYS]; /* of each source's stay */
+	/* With routing by keys: the same of each group, and what it owns. */
+	uint32_t next_of[OPEN_ALL_STAYS][OPEN_GROUPS];
+	bool owns[OPEN_PARTITIONS];
 	struct holder of[OPEN_SEATS];
 };
 
@@ -120,6 +123,12 @@ static bool acts(struct actor *actor)
 
 	if (act == OPEN_STAY || actor->n_moved < actor->what.act_at)
 		return false;
+	if (act == OPEN_GIVE) {
+		actor->what.act = OPEN_STAY;
+		if (dfi_target_leave(actor->target) < 0)
+			note_wrong(actor, dfi_errmsg());
+		return false;
+	}
 	note_gone(actor);
 	if (act == OPEN_EXIT || act == OPEN_DIE)
 		atomic_store(&board->died_ns[process], runner_now_ns());
@@ -142,6 +151,11 @@ static bool is_direct(void)
 	return plan.routing == DFI_ROUTE_DIRECT && !plan.replicates;
 }
 
+static uint32_t group_for(const struct actor *actor, uint32_t n)
+{
+	return (n * 7 + actor->id) % OPEN_GROUPS;
+}
+
 static uint32_t seat_for(const struct actor *actor, uint32_t n)
 {
 	if (actor->rest)
@@ -162,6 +176,8 @@ static void make_tuples(
 
 	for (i = 0; i < count; i++) {
 		head.n = n + i;
+		if (plan.keyed)
+			head.target = group_for(actor, n + i);
 		board->sent[actor->id][n + i] = (uint8_t)(seat + 1);
 		open_make_tuple(
 		    &plan, &head, (char *)tuples + (size_t)i * plan.tuple_size);
@@ -331,10 +347,52 @@ static int open_source(struct actor *actor)
 
 /* ---- Targets ----------------------------------------------------------- */
 
+/*
+ * Tuples of a group come in order at one target, and also as it passes from one
+ * to the next, unless a target that is out still consumes what it has.
+ */
+static const char *check_group(
+    struct actor *actor, const struct open_tuple *head)
+{
+	uint32_t group = head->target % OPEN_GROUPS, last;
+	bool all_end = !plan.evict_after_ms && !plan.lease_ms;
+
+	if (actor->what.events &&
+	    !actor->owns[dfi_hash64_partition(head->target, OPEN_PARTITIONS)])
+		return "a tuple of a partition of others";
+	if (head->n < actor->next_of[head->stay][group])
+		return "a tuple of its group out of order";
+	actor->next_of[head->stay][group] = head->n + 1;
+	last = atomic_exchange(&board->last[head->stay][group], head->n + 1);
+	return all_end && last > head->n
+	    ? "a tuple behind what the next owner had"
+	    : NULL;
+}
+
+/* A partition is gained or leaves. */
+static void take_partition(struct actor *actor, const struct dfi_event *event)
+{
+	bool leaves = event->type == DFI_LEAVING;
+	int ret;
+
+	if (!plan.keyed || event->partition >= OPEN_PARTITIONS ||
+	    actor->owns[event->partition] != leaves) {
+		note_wrong(actor, "events of a partition out of order");
+		return;
+	}
+	actor->owns[event->partition] = !leaves;
+	ret = leaves ? dfi_partition_release(actor->target, event->partition)
+		     : 0;
+	/* Others are of the flow or the target. */
+	if (ret == -EINVAL || ret == -ERANGE)
+		note_wrong(actor, dfi_errmsg());
+}
+
 /* seat: of the source, or DFI_ANY_SEAT if it isn't known. */
 static const char *check_tuple(struct actor *actor, const void *tuple,
     uint32_t seat, struct open_tuple *head)
 {
+	const char *wrong = NULL;
 	struct holder *of;
 
 	memcpy(head, tuple, sizeof(*head));
@@ -345,8 +403,12 @@ static const char *check_tuple(struct actor *actor, const void *tuple,
 		return "a tuple of another seat";
 	if (is_direct() && head->target != actor->at->seat)
 		return "a tuple for another target";
-	if (head->n < actor->next_n[head->stay])
-		return "a tuple out of order";
+	if (plan.keyed)
+		wrong = check_group(actor, head);
+	else if (head->n < actor->next_n[head->stay])
+		wrong = "a tuple out of order";
+	if (wrong)
+		return wrong;
 	if (head->n >= atomic_load(&board->stays[head->stay].attempted))
 		return "a tuple that was not pushed";
 	of = &actor->of[head->seat];
@@ -397,8 +459,12 @@ static void take_event(struct actor *actor)
 		note_wrong(actor, "-ENOMSG without an event");
 		return;
 	}
-	of = &actor->of[event.seat];
 	actor->at->n_events++;
+	if (event.type == DFI_GAINED || event.type == DFI_LEAVING) {
+		take_partition(actor, &event);
+		return;
+	}
+	of = &actor->of[event.seat];
 	if (event.type == DFI_JOINED ? of->incarnation != 0
 				     : of->incarnation != event.incarnation)
 		note_wrong(actor, "events of a source out of order");
@@ -594,6 +660,8 @@ static bool begin_stay(struct actor *actor)
 	actor->n_moved = actor->flushed = actor->shift = actor->rest = 0;
 	memset(actor->next_n, 0, sizeof(actor->next_n));
 	memset(actor->of, 0, sizeof(actor->of));
+	memset(actor->next_of, 0, sizeof(actor->next_of));
+	memset(actor->owns, 0, sizeof(actor->owns));
 	return true;
 }
 
