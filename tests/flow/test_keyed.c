@@ -599,10 +599,9 @@ Test(keyed, the_last_target_leaves_once_another_is_there)
 	cr_assert_eq(dfi_target_leave(first), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_target_leave(first), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_target_consume(first, &tuple), -EAGAIN);
-	second = target_with_events(1, 0);
+	second = open_target(rig.other, "f", 1, 0);
 	cr_assert_eq(consume_soon(first, &tuple), 0);
 	cr_assert_eq(dfi_target_close(first), 0);
-	expect_partitions(second, DFI_GAINED, PARTITIONS, NULL);
 	for (key = 0; key < 20; key++)
 		push(s, key, 2);
 	finish();
@@ -721,20 +720,28 @@ Test(keyed, wrong_owners_are_refused)
 
 /* ---- Losses -------------------------------------------------------------- */
 
-/* Until the source knows that the target has taken its partitions. */
+/* Until the source knows that the target has taken all partitions. */
 static void send_until_known(
     struct dfi_source *source, struct dfi_target *target)
 {
 	struct kv kv = { 0, 0 };
 	struct dfi_event event;
 	const void *tuple;
+	uint32_t p;
 	int ret;
 
-	cr_assert_eq(push_soon(source, &kv), 0, "%s", dfi_errmsg());
+	for (p = 0; p < PARTITIONS; p++) {
+		while (dfi_hash64_partition(kv.key, PARTITIONS) != p)
+			kv.key++;
+		cr_assert_eq(push_soon(source, &kv), 0, "%s", dfi_errmsg());
+		kv.key = 0;
+	}
 	cr_assert_eq(dfi_source_flush(source), 0);
-	while ((ret = dfi_target_consume(target, &tuple)) == -ENOMSG)
-		cr_assert_eq(dfi_target_event(target, &event), 0);
-	cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+	for (p = 0; p < PARTITIONS; p++) {
+		while ((ret = dfi_target_consume(target, &tuple)) == -ENOMSG)
+			cr_assert_eq(dfi_target_event(target, &event), 0);
+		cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+	}
 }
 
 /* Until the source knows that a target has left tuples. */
@@ -797,6 +804,7 @@ Test(keyed, a_target_that_leaves_tuples_fails_its_sources)
 	create(DFI_ON_LOSS_FAIL);
 	t = open_target(rig.other, "f", 2, 0);
 	s = open_source(rig.dfi, "f", 0, 0);
+	send_until_known(s, t);
 	push(s, 1, 1);
 	cr_assert_eq(dfi_source_flush(s), 0);
 	cr_assert_eq(dfi_target_close(t), 0);
@@ -820,14 +828,23 @@ static void await_owned(struct dfi_target *target, uint32_t *owned, uint32_t n)
 	}
 }
 
+static void *close_it(void *source)
+{
+	if (dfi_source_close(source) < 0)
+		fail_thread("close");
+	return NULL;
+}
+
 Test(keyed, a_target_that_does_not_take_what_waited_is_evicted)
 {
 	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_DROP);
 	struct dfi_target *first, *second;
-	uint64_t key, n, dropped = 0;
+	uint64_t key, n, dropped;
 	uint32_t owned = 0, got = 0;
+	struct dfi_event event;
 	struct dfi_source *s;
 	const void *tuple;
+	pthread_t closes;
 	int ret;
 
 	attr.open.evict_after_ms = 50;
@@ -849,17 +866,20 @@ Test(keyed, a_target_that_does_not_take_what_waited_is_evicted)
 	/* It consumes nothing, and the source makes no calls. */
 	await_owned(first, &owned, PARTITIONS);
 	finish();
-	cr_assert_eq(dfi_source_flush(s), 0);
-	cr_assert_eq(dfi_source_dropped(s, &dropped), 0);
-	close_source(s);
+	dropped = await_dropped(s);
+	/* Its close waits until the first target has room for all. */
+	cr_assert_eq(pthread_create(&closes, NULL, close_it, s), 0);
 	got = drain(first);
+	pthread_join(closes, NULL);
 	/* What lay in the ring is lost, and no more. */
 	cr_assert_lt(got, n);
 	cr_assert_geq(got + SEGMENT * RING, n);
 	cr_assert_geq(got + dropped, n);
-	do
+	do {
 		ret = dfi_target_consume(second, &tuple);
-	while (ret == 1 || ret == -EAGAIN || ret == -ENOMSG);
+		if (ret == -ENOMSG)
+			(void)dfi_target_event(second, &event);
+	} while (ret == 1 || ret == -EAGAIN || ret == -ENOMSG);
 	assert_error(ret, -ESTALE, "target 1", "evict_after_ms");
 	cr_assert_eq(dfi_target_close(first), 0);
 	cr_assert_eq(dfi_target_close(second), -ESTALE);

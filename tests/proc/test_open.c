@@ -439,6 +439,17 @@ static uint32_t consume_numbered(struct dfi_target *target, uint32_t *others)
 	return n;
 }
 
+/* Until a target is attached. */
+static void await_target(void)
+{
+	struct dfi_flow_info info;
+
+	do
+		cr_assert_eq(
+		    dfi_flow_lookup(dfi, FLOW, &info), 0, "%s", dfi_errmsg());
+	while (!info.attached_targets);
+}
+
 /* Once the source knows that a target with tuples is gone. */
 static uint64_t await_dropped(struct dfi_source *source)
 {
@@ -472,6 +483,8 @@ Test(open, a_killed_owner_costs_its_own_tuples_only)
 
 	create_keyed_flow(DFI_ON_LOSS_DROP);
 	spawn_held(&owner, "target:1", NULL);
+	/* Otherwise the other one would get all, and give half of it away. */
+	await_target();
 	source = open_source(0);
 	other = open_with_events(3);
 	await_gained(other, true);
