@@ -80,7 +80,9 @@ static struct plan flow_plan(const struct trial *trial, uint32_t n_targets)
 		.n_targets = n_targets,
 		.n_target_threads = n_targets,
 		.tuple_size = trial->tuple_size,
-		.batch = options->batch,
+		.batch = options->link_bandwidth ? link_batch(trial->tuple_size)
+						 : options->batch,
+		.link_bandwidth = options->link_bandwidth,
 		.yields = common->wait != DFI_WAIT_SPIN ||
 		    1 + n_targets > usable_cpus(cpus, MAX_CPUS),
 	};
@@ -130,7 +132,7 @@ static bool make_sides(struct trial *trial)
 		if (!add_flow(trial, &plan))
 			return false;
 	}
-	if (options->no_baseline)
+	if (options->no_baseline || options->link_bandwidth)
 		return true;
 	/* A ring in memory is no baseline for a network. */
 	if (!any_needs_network(trial)) {
@@ -232,13 +234,17 @@ static json_t *trial_row(const struct trial *trial, uint32_t number)
 	json_object_set_new(row, "message_rate",
 	    report_number(summary.median * 1e3 / plan->tuple_size));
 	compare_report_travel(row, trial->session, flow);
-	report_baseline(row,
-	    !trial->raw                  ? NULL
-		: plan->api == API_BATCH ? "raw-broadcast-copied"
-		: options->raw_copies    ? "raw-broadcast-copied"
-					 : "raw-broadcast",
-	    flow->values, trial->raw ? trial->raw->values : flow->values,
-	    flow->n_values);
+	if (plan->link_bandwidth)
+		compare_report_link(row, flow);
+	else
+		report_baseline(row,
+		    !trial->raw                  ? NULL
+			: plan->api == API_BATCH ? "raw-broadcast-copied"
+			: options->raw_copies    ? "raw-broadcast-copied"
+						 : "raw-broadcast",
+		    flow->values,
+		    trial->raw ? trial->raw->values : flow->values,
+		    flow->n_values);
 	json_object_set_new(row, "naive_ratio",
 	    ratio(flow->values, naive, naive ? naive->values : NULL));
 	report_source(row, trial, flow);

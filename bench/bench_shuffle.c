@@ -74,7 +74,11 @@ static bool make_flow_side(struct trial *trial)
 			.n_targets = options->n_targets,
 			.n_target_threads = options->n_target_threads,
 			.tuple_size = trial->tuple_size,
-			.batch = options->batch,
+			.batch = options->link_bandwidth
+			    ? link_batch(trial->tuple_size)
+			    : options->batch,
+			.n_nodes = options->n_nodes,
+			.link_bandwidth = options->link_bandwidth,
 			.yields = common->wait != DFI_WAIT_SPIN ||
 			    threads > usable_cpus(cpus, MAX_CPUS),
 		},
@@ -92,7 +96,7 @@ static void make_baseline_side(struct trial *trial)
 	struct side *side = &trial->sides[1];
 	struct plan *plan = &side->plan;
 
-	if (options->no_baseline)
+	if (options->no_baseline || options->link_bandwidth)
 		return;
 	/* A ring in memory is no baseline for a network. */
 	if (!options->one_to_one &&
@@ -181,8 +185,11 @@ static json_t *trial_row(const struct trial *trial)
 	json_object_set_new(row, "message_rate",
 	    report_number(summary.median * 1e3 / plan->tuple_size));
 	compare_report_travel(row, trial->session, flow);
-	report_baseline(
-	    row, trial->baseline, flow->values, other->values, flow->n_values);
+	if (plan->link_bandwidth)
+		compare_report_link(row, flow);
+	else
+		report_baseline(row, trial->baseline, flow->values,
+		    other->values, flow->n_values);
 	json_object_set_new(row, "preemptions",
 	    json_integer((json_int_t)(flow->preempted + other->preempted)));
 	return row;

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <dfi/context.h>
 #include "../common/stats.h"
+#include "link.h"
 #include "plan.h"
 
 enum role {
@@ -28,6 +29,9 @@ enum role {
 };
 
 #define SEAT_ERROR_SIZE 512
+
+/* With modelled links: nodes, or targets without nodes. */
+#define MAX_NODES 64
 
 /* What a process had its devices do so far, and what it holds of them now. */
 struct device_use {
@@ -79,6 +83,7 @@ struct board {
 	char registry[256]; /* address; empty: the library is not used */
 	struct plan plan;
 	struct histogram trips; /* JOB_ECHO_*: in ticks */
+	struct link_word links[N_DIRECTIONS][MAX_NODES];
 	double ticks_per_ns;
 	double seconds; /* JOB_RIVAL: by its own clock; 0: it has none */
 	struct seat seats[];

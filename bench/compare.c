@@ -136,7 +136,7 @@ static bool find_volume(struct comparison *comparison, struct side *side)
 {
 	double wanted = comparison->options->seconds;
 	struct outcome outcome;
-	bool rival = side->plan.job == JOB_RIVAL;
+	bool rival = side->plan.job == JOB_RIVAL || side->plan.link_bandwidth;
 	double volume = rival ? (double)FIRST_BYTES_OF_RIVAL
 			      : (double)FIRST_BYTES;
 	int round;
@@ -166,6 +166,9 @@ static bool check_content(struct comparison *comparison, struct side *side)
 	if (comparison->options->bytes &&
 	    (double)comparison->options->bytes < bytes)
 		bytes = (double)comparison->options->bytes;
+	if (side->plan.link_bandwidth &&
+	    (double)side->plan.link_bandwidth / 4 < bytes)
+		bytes = (double)side->plan.link_bandwidth / 4;
 	side->plan.check = 1;
 	compare_set_volume(&side->plan, bytes);
 	done = compare_round(comparison, side, false, &outcome);

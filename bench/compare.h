@@ -55,6 +55,9 @@ double value_bandwidth(const struct side *side, const struct board *board,
     const struct outcome *outcome);
 
 /* Whether the rounds of a plan use flows. */
+/* Add the modelled links of a side as its baseline. */
+void compare_report_link(json_t *row, const struct side *side);
+
 bool compare_uses_flows(const struct plan *plan);
 
 /* Sets the plan's volume: the bytes that the sources push together. */

@@ -9,6 +9,15 @@
 
 #define SIZES "16,32,64,128,256,1K,4K"
 
+/* Nodes with a modelled link each. */
+#define LINKED(n)                                                         \
+	{                                                                 \
+		n " nodes, modelled links",                               \
+		    "shuffle --nodes " n " --api batch --wait block "     \
+		    "--link-bandwidth 50M --tuple-size 64 --timeout 300", \
+		    3, 2                                                  \
+	}
+
 /* The join of E14 beside one by puts of MPI. */
 #define JOIN_BESIDE_MPI(library, windows, name)                               \
 	{                                                                     \
@@ -30,7 +39,8 @@ const struct experiment paper_experiments[] = {
 		     "all sizes.",
 	    .here = "Tuple size; 1, 2 and 4 sources; 8 targets that one thread "
 		    "polls. There is no network: the limit is the hand-written "
-		    "program that partitions the same tuples.",
+		    "program that partitions the same tuples, or a modelled "
+		    "link of each node.",
 	    .steps = {
 		{ "1 source",
 		    "shuffle --sources 1 --targets 8 --target-threads 1 "
@@ -44,18 +54,30 @@ const struct experiment paper_experiments[] = {
 		    "shuffle --sources 4 --targets 8 --target-threads 1 "
 		    "--api batch --tuple-size " SIZES,
 		    18, 5 },
+		{ "1 source, modelled link",
+		    "shuffle --sources 1 --targets 8 --target-threads 1 "
+		    "--api batch --wait block --link-bandwidth 200M "
+		    "--tuple-size 16,128,1K --timeout 300",
+		    6, 2 },
 	    },
 	    .claims = {
 		{ "One source is slower with tuples of 16 B than with 1 KiB",
-		    "value", "sources=1 tuple_size=16",
-		    "sources=1 tuple_size=1024", 0, 0.95 },
+		    "value", "series=1_source tuple_size=16",
+		    "series=1_source tuple_size=1024", 0, 0.95 },
 		{ "From 128 B on, one source has 0.8 of what it has with 1 KiB",
-		    "value", "sources=1 tuple_size=128",
-		    "sources=1 tuple_size=1024", 0.8, 0 },
+		    "value", "series=1_source tuple_size=128",
+		    "series=1_source tuple_size=1024", 0.8, 0 },
 		{ "It reaches 0.7 of the hand-written program with 1 KiB",
-		    "ratio", "sources=1 tuple_size=1024", NULL, 0.7, 0 },
+		    "ratio", "series=1_source tuple_size=1024", NULL, 0.7, 0 },
+		{ "It fills a modelled link of 200 MiB/s with tuples of 128 B",
+		    "ratio", "baseline=modelled_link tuple_size=128", NULL, 0.9,
+		    0 },
 	    },
-	    .figure = BANDWIDTH_BY_SIZE("series"),
+	    .figure = {
+		.x = "tuple_size", .x_title = "tuple size [B]",
+		.y = "value", .y_title = "payload [GB/s]", .lines = "series",
+		.rows = "wait=adaptive",
+	    },
 	},
 	{
 	    .id = "E2",
@@ -93,7 +115,8 @@ const struct experiment paper_experiments[] = {
 	    .paper = "The bandwidth of all nodes together grows in proportion "
 		     "to their number, up to eight.",
 	    .here = "N sources and N targets, a processor for each; beside one "
-		    "source and one target.",
+		    "source and one target. Nodes with a modelled link of 50 "
+		    "MiB/s each show the shape on any machine.",
 	    .steps = {
 		{ "2:2",
 		    "shuffle --sources 2 --targets 2 --vs-one-to-one --api "
@@ -107,6 +130,10 @@ const struct experiment paper_experiments[] = {
 		    "shuffle --sources 8 --targets 8 --vs-one-to-one --api "
 		    "claim,batch --tuple-size 64",
 		    6, 16 },
+		LINKED("1"),
+		LINKED("2"),
+		LINKED("4"),
+		LINKED("8"),
 	    },
 	    .claims = {
 		{ "Two pairs move 1.6 times as much as one", "ratio",
@@ -115,11 +142,20 @@ const struct experiment paper_experiments[] = {
 		    "sources=4 api=claim", NULL, 2.8, 0 },
 		{ "Eight pairs move 5 times as much as one", "ratio",
 		    "sources=8 api=claim", NULL, 5, 0 },
+		{ "Over modelled links of 50 MiB/s eight nodes move 7 times as "
+		  "much as one",
+		    "value", "wait=block nodes=8", "wait=block nodes=1", 7, 0 },
 	    },
 	    .figure = {
 		.x = "sources", .x_title = "sources, and as many targets",
 		.y = "value", .y_title = "payload [GB/s]",
-		.lines = "api",
+		.lines = "api", .rows = "wait=adaptive",
+	    },
+	    .more_figures = {
+		{ .x = "nodes", .x_title = "nodes, a process each",
+		    .y = "value",
+		    .y_title = "payload [GB/s], modelled links of 50 MiB/s",
+		    .lines = "api", .rows = "wait=block" },
 	    },
 	},
 	{
@@ -135,16 +171,28 @@ const struct experiment paper_experiments[] = {
 		    "replicate --mode naive --targets 1,8 --api batch "
 		    "--tuple-size " SIZES,
 		    34, 2 },
+		{ "naive, modelled link",
+		    "replicate --mode naive --targets 8 --api batch --wait "
+		    "block --link-bandwidth 100M --tuple-size 16,64,1K "
+		    "--timeout 300",
+		    6, 2 },
 	    },
 	    .claims = {
 		{ "Tuples of 64 B have 0.75 of the bandwidth of 1 KiB", "value",
-		    "targets=8 tuple_size=64", "targets=8 tuple_size=1024",
+		    "wait=adaptive targets=8 tuple_size=64", "wait=adaptive targets=8 tuple_size=1024",
 		    0.75, 0 },
 		{ "Eight targets make the source slower than one", "value",
-		    "targets=8 tuple_size=1024", "targets=1 tuple_size=1024", 0,
+		    "wait=adaptive targets=8 tuple_size=1024", "wait=adaptive targets=1 tuple_size=1024", 0,
 		    0.9 },
+		{ "One source fills an eighth of a modelled link of 100 MiB/s "
+		  "with tuples of 64 B",
+		    "ratio", "wait=block tuple_size=64", NULL, 0.9, 0 },
 	    },
-	    .figure = BANDWIDTH_BY_SIZE("mode targets"),
+	    .figure = {
+		.x = "tuple_size", .x_title = "tuple size [B]",
+		.y = "value", .y_title = "payload [GB/s]",
+		.lines = "mode targets", .rows = "wait=adaptive",
+	    },
 	},
 	{
 	    .id = "E5",
@@ -162,6 +210,11 @@ const struct experiment paper_experiments[] = {
 		    "replicate --mode naive,multicast --targets 8 --api claim "
 		    "--tuple-size " SIZES,
 		    24, 2 },
+		{ "8 targets, modelled link",
+		    "replicate --mode naive,multicast --targets 8 --api batch "
+		    "--wait block --link-bandwidth 100M --tuple-size 16,64,1K "
+		    "--timeout 300",
+		    9, 2 },
 		{ "beside MPI",
 		    "peers --measure replicate --tuple-size 64,1K --timeout "
 		    "300",
@@ -169,19 +222,29 @@ const struct experiment paper_experiments[] = {
 	    },
 	    .claims = {
 		{ "Targets get at least as much as by naive replication",
-		    "delivered", "mode=multicast tuple_size=1024",
-		    "mode=naive tuple_size=1024", 1, 0 },
+		    "delivered", "wait=adaptive mode=multicast tuple_size=1024",
+		    "wait=adaptive mode=naive tuple_size=1024", 1, 0 },
 		{ "The same with tuples of 64 B", "delivered",
-		    "mode=multicast tuple_size=64", "mode=naive tuple_size=64",
+		    "wait=adaptive mode=multicast tuple_size=64", "wait=adaptive mode=naive tuple_size=64",
 		    1, 0 },
 		{ "A flow has the bandwidth of the faster MPI_Bcast", "ratio",
 		    "measure=replicate tuple_size=1024 best_peer=yes", NULL, 1,
 		    0 },
+		{ "Over a modelled link of 100 MiB/s targets get 7 times as "
+		  "much as by naive replication",
+		    "delivered", "wait=block mode=multicast tuple_size=64",
+		    "wait=block mode=naive tuple_size=64", 7, 0 },
 	    },
 	    .figure = {
 		.x = "tuple_size", .x_title = "tuple size [B]",
 		.y = "delivered", .y_title = "payload of all targets [GB/s]",
-		.lines = "mode",
+		.lines = "mode", .rows = "wait=adaptive",
+	    },
+	    .more_figures = {
+		{ .x = "tuple_size", .x_title = "tuple size [B]",
+		    .y = "delivered",
+		    .y_title = "payload of all [GB/s], a modelled link",
+		    .lines = "mode", .rows = "wait=block" },
 	    },
 	},
 	{

@@ -60,6 +60,9 @@ static int prepare_sender(struct worker *worker, struct flow_state *state)
 	int ret;
 
 	sender->plan = plan;
+	if (plan->link_bandwidth)
+		sender->link = &worker->board->links[LINK_OUT][link_source_node(
+		    plan, number)];
 	sender->first_word = source_first_word(number);
 	sender->scratch = aligned_alloc(64, (plan->tuple_size + 63) / 64 * 64);
 	if (!sender->scratch)
@@ -88,6 +91,8 @@ static int prepare_receiver(struct worker *worker, struct flow_state *state)
 	int ret;
 
 	receiver->plan = plan;
+	if (plan->link_bandwidth)
+		receiver->links = worker->board->links[LINK_IN];
 	receiver->thread = thread;
 	receiver->n_targets = n;
 	receiver->targets = calloc(n, sizeof(struct dfi_target *));

@@ -24,6 +24,7 @@ struct sender {
 	    *scratch; /* room for a tuple that is too large for registers */
 	char *table;
 	uint64_t table_tuples;
+	struct link_word *link; /* modelled, or NULL */
 };
 
 /* The targets of one thread. */
@@ -35,6 +36,7 @@ struct receiver {
 	uint32_t thread; /* its number; see receiver_target() */
 	uint64_t *next;  /* checking: for each source of each target, the number
 			    after the last tuple that came */
+	struct link_word *links; /* modelled, of all nodes, or NULL */
 	uint64_t tuples;
 	uint64_t bad;
 	struct word_sum sum;

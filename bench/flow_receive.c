@@ -71,6 +71,18 @@ static force_inline void take_batch(struct receiver *receiver, uint32_t index,
 	word_sum_add(sum, &part);
 }
 
+/* Let a batch pass the modelled link into its target's node. */
+static inline void pass_link(
+    struct receiver *receiver, uint32_t index, const struct dfi_batch *batch)
+{
+	const struct plan *plan = receiver->plan;
+
+	if (receiver->links)
+		link_pay(&receiver->links[link_target_node(
+			     plan, receiver_target(receiver, index))],
+		    plan, (uint64_t)batch->count * plan->tuple_size);
+}
+
 static force_inline int receive_batches(
     struct receiver *receiver, size_t tuple_size, bool check)
 {
@@ -81,6 +93,7 @@ static force_inline int receive_batches(
 	int ret;
 
 	while ((ret = dfi_target_consume_batch(target, &batch)) > 0) {
+		pass_link(receiver, 0, &batch);
 		take_batch(receiver, 0, &batch, tuple_size, &sum, check);
 		tuples += batch.count;
 		dfi_target_release(target, &batch);
@@ -109,6 +122,7 @@ static force_inline int receive_many(
 		    ? -EAGAIN
 		    : dfi_target_consume_batch(target, &batch);
 		if (ret > 0) {
+			pass_link(receiver, i, &batch);
 			take_batch(
 			    receiver, i, &batch, tuple_size, &sum, check);
 			tuples += batch.count;

@@ -119,6 +119,9 @@ static int send_batch(struct sender *sender)
 			n = left;
 		if (n > plan->batch)
 			n = plan->batch;
+		if (sender->link)
+			link_pay(sender->link, plan,
+			    n * plan->tuple_size * link_copies(plan));
 		ret = dfi_source_push_batch(sender->source,
 		    sender->table + at * plan->tuple_size, (uint32_t)n);
 		if (ret < 0)

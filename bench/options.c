@@ -102,6 +102,11 @@ static void check_shuffle(
 		check_pairs(state, options);
 	if (options->n_nodes)
 		check_nodes(state, options);
+	if (options->link_bandwidth)
+		check_link(state, options->apis, options->n_apis,
+		    options->n_nodes ? options->n_nodes : options->n_targets);
+	if (options->link_bandwidth && options->common.role != BENCH_BOTH)
+		usage_error(state, "--link-bandwidth: without --role");
 	if (!options->n_target_threads)
 		options->n_target_threads = options->n_targets;
 	if (options->n_target_threads > options->n_targets)
@@ -149,6 +154,9 @@ static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
 	case KEY_NODES:
 		options->n_nodes = (uint32_t)parse_number(
 		    state, "nodes", arg, 1, MAX_PROCS);
+		return 0;
+	case KEY_LINK_BANDWIDTH:
+		options->link_bandwidth = parse_link_bandwidth(state, arg);
 		return 0;
 	case KEY_TARGET_THREADS:
 		options->n_target_threads = (uint32_t)parse_number(
@@ -206,6 +214,7 @@ void shuffle_options_parse(
 		    "Processes, 1 to 64, which each have a part of the sources "
 		    "and of the targets (default number of both: N)",
 		    0 },
+		LINK_OPTION,
 		{ "target-threads", KEY_TARGET_THREADS, "N", 0,
 		    "Threads that share the targets; each polls several "
 		    "(default: one for each target)",

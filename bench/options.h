@@ -54,9 +54,10 @@ struct shuffle_options {
 	uint32_t n_sources;
 	uint32_t n_targets;
 	uint32_t n_target_threads;
-	uint32_t n_pairs;      /* sources and targets that are paired, or 0 */
-	uint32_t n_nodes;      /* processes with sources and targets, or 0 */
-	uint32_t apis[N_APIS]; /* enum api */
+	uint32_t n_pairs;        /* sources and targets that are paired, or 0 */
+	uint32_t n_nodes;        /* processes with sources and targets, or 0 */
+	uint64_t link_bandwidth; /* of each node, bytes/s; 0: no link */
+	uint32_t apis[N_APIS];   /* enum api */
 	uint32_t n_apis;
 	uint32_t routing; /* enum dfi_routing */
 	uint32_t batch;
@@ -87,7 +88,8 @@ struct replicate_options {
 	uint32_t n_apis;
 	uint32_t batch;
 	bool no_baseline;
-	bool raw_copies; /* raw tuples are made outside and copied in */
+	bool raw_copies;         /* raw tuples are made outside and copied in */
+	uint64_t link_bandwidth; /* of each node, bytes/s; 0: no link */
 	bool latency;
 	uint64_t iterations;
 	const char *histogram; /* of latency: the name of a file, or NULL */

@@ -193,6 +193,31 @@ static void check_role(
 	options->procs = 1;
 }
 
+uint64_t parse_link_bandwidth(const struct argp_state *state, const char *text)
+{
+	uint64_t bandwidth;
+
+	if (!parse_size(text, &bandwidth) || bandwidth < 1024 ||
+	    bandwidth > INT64_MAX)
+		usage_error(state,
+		    "--link-bandwidth '%s': not a number of bytes a second "
+		    "from 1K, as 100M",
+		    text);
+	return bandwidth;
+}
+
+void check_link(const struct argp_state *state, const uint32_t *apis,
+    uint32_t n_apis, uint32_t n_ends)
+{
+	if (n_apis != 1 || apis[0] != API_BATCH)
+		usage_error(state, "--link-bandwidth: only with --api batch");
+	if (n_ends > MAX_NODES)
+		usage_error(state,
+		    "--link-bandwidth: at most %d targets, each on a node of "
+		    "its own, or --nodes",
+		    MAX_NODES);
+}
+
 void refuse_role(
     const struct argp_state *state, const struct common_options *common)
 {

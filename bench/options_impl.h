@@ -61,6 +61,7 @@ enum key {
 	KEY_PEER,
 	KEY_THINK,
 	KEY_JOINS,
+	KEY_LINK_BANDWIDTH,
 };
 
 /* The parser of common options, as a child of a subcommand's parser. */
@@ -86,6 +87,25 @@ void refuse_role(
  */
 void refuse_transport(const struct argp_state *state,
     const struct common_options *common, const char *why);
+
+/* "100M": bytes a second of a modelled link. */
+uint64_t parse_link_bandwidth(const struct argp_state *state, const char *text);
+
+/*
+ * Refuse a link where tuples are not pushed in batches, or where there are more
+ * nodes than links.
+ */
+void check_link(const struct argp_state *state, const uint32_t *apis,
+    uint32_t n_apis, uint32_t n_ends);
+
+#define LINK_OPTION                                                           \
+	{                                                                     \
+		"link-bandwidth", KEY_LINK_BANDWIDTH, "BYTES", 0,             \
+		    "Let each node send, and receive, so many bytes a "       \
+		    "second, as 100M, over a modelled link. Only with --api " \
+		    "batch; compares with the link instead of a ring",        \
+		    0                                                         \
+	}
 
 /* The seconds of an option's text. Ends the process if it is no time. */
 double parse_seconds(

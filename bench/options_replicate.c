@@ -14,6 +14,12 @@ static void check_replicate(
 
 	if (options->histogram && !options->latency)
 		usage_error(state, "--histogram: only with --latency");
+	if (options->link_bandwidth && options->latency)
+		usage_error(state, "--link-bandwidth: without --latency");
+	if (options->link_bandwidth && options->common.role != BENCH_BOTH)
+		usage_error(state, "--link-bandwidth: without --role");
+	if (options->link_bandwidth)
+		check_link(state, options->apis, options->n_apis, 1);
 	for (i = 0; i < options->n_apis; i++)
 		if (options->raw_copies && options->apis[i] != API_PUSH &&
 		    options->apis[i] != API_CURSOR)
@@ -49,6 +55,9 @@ static error_t parse_replicate(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_RAW_COPIES:
 		options->raw_copies = true;
+		return 0;
+	case KEY_LINK_BANDWIDTH:
+		options->link_bandwidth = parse_link_bandwidth(state, arg);
 		return 0;
 	case KEY_LATENCY:
 		options->latency = true;
@@ -96,6 +105,7 @@ void replicate_options_parse(
 		    "and copy them in, as a push does (default: make them in "
 		    "place). Only with --api push or cursor",
 		    0 },
+		LINK_OPTION,
 		{ "latency", KEY_LATENCY, NULL, 0,
 		    "Measure the time from a request to the replies of all "
 		    "targets, over latency flows, instead of bandwidth",

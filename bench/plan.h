@@ -108,7 +108,10 @@ struct plan {
 	uint32_t combining;   /* enum dfi_source_combining, if it combines */
 	uint32_t fan_in;      /* of the flow's tree; 0: none */
 	uint32_t n_combiners; /* of the tree: threads after those of targets */
-	uint64_t n_groups;    /* of sums by key; 0: one sum of all */
+	uint32_t n_nodes;     /* ends of number i are on node i mod this; 0: all
+				 sources on one, each target on its own */
+	uint64_t link_bandwidth; /* modelled, of each node, bytes/s; 0: none */
+	uint64_t n_groups;       /* of sums by key; 0: one sum of all */
 	uint64_t tuples; /* of each source; of an echo, round trips; or numbers
 			    taken */
 	uint64_t idle_ns;

@@ -322,6 +322,7 @@ bool runner_prepare(struct runner *runner, const struct plan *plan)
 
 	board->plan = *plan;
 	board->seconds = 0;
+	memset(board->links, 0, sizeof(board->links));
 	if (board_clear_data(board) < 0) {
 		complain("clearing shared memory: %s", strerror(errno));
 		return false;

@@ -21,7 +21,7 @@ struct placement {
 	uint32_t n_cpus; /* of the list */
 };
 
-#define MAX_PROCS 64
+#define MAX_PROCS MAX_NODES
 
 struct runner_attr {
 	uint32_t n_sources;

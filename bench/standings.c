@@ -17,12 +17,16 @@ static const char *text_of(const json_t *row, const char *key)
 	return json_string_value(json_object_get(row, key));
 }
 
-/* How many times better a row is than its baseline; 0: it has none. */
+/*
+ * How many times better a row is than its baseline; 0: it has none, or only a
+ * modelled link, which nothing can be ahead of.
+ */
 static double advantage(const json_t *row)
 {
 	double ratio = json_number_value(json_object_get(row, "ratio"));
+	const char *baseline = text_of(row, "baseline");
 
-	if (!text_of(row, "baseline") || !(ratio > 0))
+	if (!baseline || !(ratio > 0) || strcmp(baseline, "modelled link") == 0)
 		return 0;
 	return unit_of_rate(text_of(row, "unit")) ? ratio : 1 / ratio;
 }

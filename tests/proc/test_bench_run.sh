@@ -82,6 +82,20 @@ done
 refused 64 '--nodes 3: with as many' shuffle --nodes 3 --sources 4 --targets 2
 refused 64 '--nodes: without' shuffle --nodes 2 --procs 2
 
+# No node sends more than its modelled link carries, nor do all of them.
+link=(--link-bandwidth 10M --api batch --wait block --tuple-size 64 --bytes 1M --repeat 1
+	--timeout "$wait_limit" --json)
+for command in "shuffle --nodes 2" "shuffle --targets 3" "replicate --targets 2"; do
+	read -ra words <<< "$command"
+	"$bench" "${words[@]}" "${link[@]}" > "$tmp/link" || fail "$command: $(cat "$tmp/link")"
+	grep -q '"baseline": "modelled link"' "$tmp/link" || fail "$command has no link"
+	! grep -q '"verified": false' "$tmp/link" || fail "$command: $(cat "$tmp/link")"
+	sed -n 's/ *"ratio": \(.*\),/\1/p' "$tmp/link" |
+		awk '$1 <= 0 || $1 > 1.02 { bad = 1 } END { exit bad || !NR }' || fail "$command: $(cat "$tmp/link")"
+done
+refused 64 '--link-bandwidth: only with --api batch' shuffle --link-bandwidth 1M
+refused 64 "--link-bandwidth '10': not a number" shuffle --link-bandwidth 10
+
 # What is finished stays. What a stop has left, and other rounds, are run.
 before=$(stat -c %i B6-sequencer.json)
 echo '{"rows": [' > E8-memory.json
