@@ -61,6 +61,7 @@ static const struct rival *const rivals[N_RIVALS] = {
 #ifdef DFI_BENCH_UCX
 	[RIVAL_UCX_TAG] = &rival_ucx,
 	[RIVAL_UCX_PUT] = &rival_ucx,
+	[RIVAL_UCX_AM] = &rival_ucx,
 #endif
 #ifdef DFI_BENCH_NNG
 	[RIVAL_NNG] = &rival_nng,

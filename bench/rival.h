@@ -19,7 +19,7 @@
  *	rival_bytes.c       what both have in common
  *	rival_zeromq_ipc.c  ZeroMQ, a pair over its ipc
  *	rival_nng.c         nng, a pair over its ipc
- *	rival_ucx.c         UCX, messages by tag, or puts
+ *	rival_ucx.c         UCX, messages by tag, active ones, or puts
  *	rival_mpi.c         starts Open MPI or MPICH, each with two processes of
  *	                    mpi_rank.c, which do the work by messages or by puts
  */

@@ -5,6 +5,9 @@
  * By tag, the target has receives posted ahead, and the source has sends
  * outstanding.
  *
+ * By active messages, the source has sends outstanding as well, and the target
+ * keeps what UCX hands over until it has read it.
+ *
  * By puts, the other end's memory has a ring of messages, and two counters. A
  * message is put, and then counted by a second put behind a fence. In a round
  * trip it is put alone, and its last word, which changes, says that it has
@@ -28,6 +31,18 @@
 
 #define POLLS 64
 
+/* Active messages: their number, and how many may wait to be read. */
+#define MESSAGE 1
+#define MAX_ARRIVED 1024
+#define SHORT_SIZE 256 /* UCX lends the memory of longer ones */
+
+struct arrived {
+	const char *at;
+	size_t size;
+	bool lent; /* by UCX */
+	char copy[SHORT_SIZE];
+};
+
 struct state {
 	ucp_context_h context;
 	ucp_worker_h ucp;
@@ -46,6 +61,9 @@ struct state {
 	void *requests[WINDOW]; /* sends */
 	void *receives[WINDOW];
 	uint64_t posted;
+	struct arrived *arrived;  /* a ring of MAX_ARRIVED */
+	uint64_t n_arrived, read; /* active messages */
+	ucs_status_t status;      /* of the handler */
 };
 
 static int fail(struct worker *worker, const char *what, ucs_status_t status)
@@ -76,13 +94,53 @@ static ucs_status_t complete(const struct worker *worker, void *request)
 	return status;
 }
 
+/* An active message. Short ones lie in UCX's queue, and go after this call. */
+static ucs_status_t keep_message(void *arg, const void *header,
+    size_t header_size, void *data, size_t size,
+    const ucp_am_recv_param_t *param)
+{
+	struct state *state = arg;
+	struct arrived *arrived =
+	    &state->arrived[state->n_arrived % MAX_ARRIVED];
+	bool lent = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA;
+
+	(void)header;
+	(void)header_size;
+	if (state->n_arrived - state->read == MAX_ARRIVED ||
+	    (!lent && size > SHORT_SIZE)) {
+		state->status = UCS_ERR_EXCEEDS_LIMIT;
+		return UCS_OK;
+	}
+	state->n_arrived++;
+	*arrived = (struct arrived){ .at = data, .size = size, .lent = lent };
+	if (lent)
+		return UCS_INPROGRESS;
+	memcpy(arrived->copy, data, size);
+	arrived->at = arrived->copy;
+	return UCS_OK;
+}
+
+static ucs_status_t take_messages(struct state *state)
+{
+	ucp_am_handler_param_t param = {
+		.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+		    UCP_AM_HANDLER_PARAM_FIELD_CB |
+		    UCP_AM_HANDLER_PARAM_FIELD_ARG,
+		.id = MESSAGE,
+		.cb = keep_message,
+		.arg = state,
+	};
+
+	return ucp_worker_set_am_recv_handler(state->ucp, &param);
+}
+
 /* ---- Meeting ----------------------------------------------------------- */
 
 static ucs_status_t open_worker(struct state *state)
 {
 	ucp_params_t params = {
 		.field_mask = UCP_PARAM_FIELD_FEATURES,
-		.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA,
+		.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AM,
 	};
 	ucp_worker_params_t worker_params = {
 		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -100,6 +158,8 @@ static ucs_status_t open_worker(struct state *state)
 	if (status == UCS_OK)
 		status = ucp_worker_create(
 		    state->context, &worker_params, &state->ucp);
+	if (status == UCS_OK)
+		status = take_messages(state);
 	if (status == UCS_OK)
 		status = ucp_mem_map(state->context, &map, &state->handle);
 	if (status == UCS_OK)
@@ -194,7 +254,8 @@ static int ucx_prepare(struct worker *worker)
 	state->left = state->unposted = worker->plan->tuples;
 	state->buffer = aligned_alloc(
 	    64, (WINDOW * state->size + 63) / 64 * 64);
-	if (!state->buffer)
+	state->arrived = calloc(MAX_ARRIVED, sizeof(*state->arrived));
+	if (!state->buffer || !state->arrived)
 		return worker_fail_errno(worker, "a buffer");
 	status = open_worker(state);
 	if (status == UCS_OK)
@@ -312,6 +373,58 @@ static const struct rival_calls tag_calls = {
 	.claim = tag_claim,
 	.commit = tag_commit,
 	.consume = tag_consume,
+	.flush = tag_flush,
+	.batch_size = BATCH_SIZE,
+};
+
+/* ---- By active messages ------------------------------------------------ */
+
+static int am_commit(struct worker *worker, size_t size)
+{
+	struct state *state = worker->state;
+	ucp_request_param_t param = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+		.flags = UCP_AM_SEND_FLAG_EAGER,
+	};
+	uint64_t at = state->put++ % WINDOW;
+
+	state->requests[at] = ucp_am_send_nbx(state->ep, MESSAGE, NULL, 0,
+	    state->buffer + at * state->size, size, &param);
+	return 0;
+}
+
+static void give_back(const struct state *state, struct arrived *arrived)
+{
+	if (arrived->lent)
+		ucp_am_data_release(state->ucp, (void *)(uintptr_t)arrived->at);
+	arrived->lent = false;
+}
+
+static ssize_t am_consume(struct worker *worker, const char **at)
+{
+	struct state *state = worker->state;
+	struct arrived *arrived;
+	uint32_t polls = 0;
+
+	/* The one before has been read; at first there was none. */
+	give_back(state,
+	    &state->arrived[(state->read + MAX_ARRIVED - 1) % MAX_ARRIVED]);
+	while (state->read == state->n_arrived && state->status == UCS_OK)
+		if (ucp_worker_progress(state->ucp))
+			polls = 0;
+		else
+			raw_poll_pause(worker->plan->yields, &polls);
+	if (state->status != UCS_OK)
+		return fail(worker, "active messages", state->status);
+	arrived = &state->arrived[state->read++ % MAX_ARRIVED];
+	*at = arrived->at;
+	return (ssize_t)arrived->size;
+}
+
+static const struct rival_calls am_calls = {
+	.claim = tag_claim,
+	.commit = am_commit,
+	.consume = am_consume,
 	.flush = tag_flush,
 	.batch_size = BATCH_SIZE,
 };
@@ -446,6 +559,8 @@ static int ucx_run(struct worker *worker)
 {
 	if (worker->plan->rival == RIVAL_UCX_TAG)
 		return rival_messages(worker, &tag_calls);
+	if (worker->plan->rival == RIVAL_UCX_AM)
+		return rival_messages(worker, &am_calls);
 	return worker->plan->trips ? rival_messages(worker, &trip_calls)
 				   : rival_messages(worker, &put_calls);
 }
@@ -453,10 +568,13 @@ static int ucx_run(struct worker *worker)
 static void ucx_finish(struct worker *worker)
 {
 	struct state *state = worker->state;
+	uint32_t i;
 
 	if (!state)
 		return;
 	rival_await_end(worker);
+	for (i = 0; state->arrived && i < MAX_ARRIVED; i++)
+		give_back(state, &state->arrived[i]);
 	if (state->rkey)
 		ucp_rkey_destroy(state->rkey);
 	if (state->handle)
@@ -466,6 +584,7 @@ static void ucx_finish(struct worker *worker)
 		ucp_worker_destroy(state->ucp);
 	if (state->context)
 		ucp_cleanup(state->context);
+	free(state->arrived);
 	free(state->buffer);
 	free(state);
 }

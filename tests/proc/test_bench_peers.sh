@@ -17,7 +17,7 @@ peers() # ARGUMENT...
 		fail "dfi-bench peers $*: $(cat "$tmp/rows" "$tmp/log")"
 }
 
-peers="pipe unix zeromq-ipc nng openmpi-send openmpi-put mpich-send mpich-put ucx-tag ucx-put"
+peers="pipe unix zeromq-ipc nng openmpi-send openmpi-put mpich-send mpich-put ucx-tag ucx-put ucx-am"
 
 # Bare cache lines are left out: the ends spin, which takes minutes on a busy machine.
 peers --wide --measure tuples,batches
