@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "flow_help.h"
 
@@ -18,8 +19,16 @@
 /* Of each source, less than its ring. */
 #define N_TUPLES 64u
 
-/* Numbers and tuples in that second; a busy machine gives far more. */
+/*
+ * Numbers and tuples that come meanwhile. In that second there are far more. On
+ * a busy machine the target computes until they are there.
+ */
 #define LEAST 20u
+#define MOST_MS (120 * 1000)
+
+/* Of a source that computes: more than its socket takes. */
+#define LARGE (UINT32_C(1) << 20)
+#define N_LARGE 32u
 
 static struct rig rig;
 
@@ -129,13 +138,22 @@ static struct dfi_target *open_blocking(const char *flow)
 	return target;
 }
 
-/* This thread makes no call meanwhile. */
-static void compute(void)
+/*
+ * This thread makes no call meanwhile: for COMPUTE_MS, and until a helper has
+ * done n times what it does, and n_ends sources have ended. Returns for how
+ * long.
+ */
+static long compute(const struct helper *helper, unsigned n, unsigned n_ends)
 {
-	int64_t until = now_ms() + COMPUTE_MS;
+	int64_t start = now_ms(), ms;
 
-	while (now_ms() < until)
-		;
+	do
+		ms = now_ms() - start;
+	while (ms < COMPUTE_MS ||
+	    (ms < MOST_MS &&
+		(atomic_load(&helper->n) < n ||
+		    atomic_load(&ends.n) < n_ends)));
+	return (long)ms;
 }
 
 static struct dfi_target *open_computing(struct dfi_source *sources[2])
@@ -167,21 +185,22 @@ Test(computing, target_holds_up_no_ring_and_no_counter)
 	struct dfi_source *sources[2];
 	struct dfi_target *target = open_computing(sources);
 	unsigned numbers, closed;
+	long ms;
 
 	cr_assert_eq(dfi_sequencer_create(rig.other, "s", 0, &held), 0);
 	cr_assert_eq(dfi_sequencer_open(rig.dfi, "s", LONG_MS, &sequencer), 0);
 	start(&takes, take_numbers, sequencer);
 	start(&ends, end_sources, sources);
-	compute();
+	ms = compute(&takes, LEAST, 2);
 	numbers = atomic_load(&takes.n);
 	closed = atomic_load(&ends.n);
 	atomic_store(&computed, true);
 	finish(&takes, "dfi_sequencer_next");
 	finish(&ends, "dfi_source_close");
-	cr_log_info("in %d ms of computing: %u numbers (at most %ld ms), %u of "
-		    "2 sources closed (at most %ld ms)",
-	    COMPUTE_MS, numbers, (long)takes.longest_ms, closed,
-	    (long)ends.longest_ms);
+	cr_log_info(
+	    "in %ld ms of computing: %u numbers (at most %ld ms), %u of "
+	    "2 sources closed (at most %ld ms)",
+	    ms, numbers, (long)takes.longest_ms, closed, (long)ends.longest_ms);
 	cr_assert_geq(numbers, LEAST);
 	cr_assert_eq(closed, 2);
 	consume_all(target);
@@ -195,6 +214,7 @@ Test(computing, target_holds_up_no_other_target)
 	struct dfi_source *sources[2], *source;
 	struct dfi_target *target = open_computing(sources), *other_target;
 	unsigned tuples;
+	long ms;
 
 	create_kv_flow(rig.dfi, "g", 1, 1, 4, 64);
 	other_target = open_blocking("g");
@@ -202,16 +222,60 @@ Test(computing, target_holds_up_no_other_target)
 	start(&consumes, consume_tuples, other_target);
 	start(&sends, send_tuples, source);
 	start(&ends, end_sources, sources);
-	compute();
+	ms = compute(&consumes, LEAST, 0);
 	tuples = atomic_load(&consumes.n);
 	atomic_store(&computed, true);
 	finish(&ends, "dfi_source_close");
 	finish(&sends, "dfi_source_push");
 	finish(&consumes, "dfi_target_consume");
-	cr_log_info("in %d ms of computing: %u tuples at another target",
-	    COMPUTE_MS, tuples);
+	cr_log_info(
+	    "in %ld ms of computing: %u tuples at another target", ms, tuples);
 	cr_assert_geq(tuples, LEAST);
 	consume_all(target);
 	cr_assert_eq(dfi_target_close(other_target), 0);
+	rig_stop(&rig);
+}
+
+/*
+ * A source pushes more than goes out at once, and computes: the rest goes out
+ * meanwhile.
+ */
+Test(computing, source_holds_up_no_segment)
+{
+	struct dfi_field field = {
+		.name = "bytes", .type = DFI_BYTES, .size = LARGE
+	};
+	struct dfi_schema schema = {
+		.tuple_size = LARGE, .fields = &field, .n_fields = 1
+	};
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_target *target;
+	struct dfi_source *source;
+	char *tuple = malloc(LARGE);
+	uint32_t i;
+
+	cr_assert_not_null(tuple);
+	rig_start(&rig);
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &schema;
+	attr.n_sources = attr.n_targets = 1;
+	attr.segment_size = LARGE;
+	attr.segment_count = 2 * N_LARGE;
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	target = open_target(rig.dfi, "f", 0, 0);
+	source = open_source(rig.other, "f", 0, 0);
+	start(&consumes, consume_tuples, target);
+	for (i = 0; i < N_LARGE; i++) {
+		memset(tuple, (int)i, LARGE);
+		cr_assert_eq(
+		    dfi_source_push(source, tuple), 0, "%s", dfi_errmsg());
+	}
+	(void)compute(&consumes, N_LARGE, 0);
+	cr_assert_eq(atomic_load(&consumes.n), N_LARGE);
+	cr_assert_eq(dfi_source_close(source), 0);
+	finish(&consumes, "dfi_target_consume");
+	cr_assert_eq(dfi_target_close(target), 0);
+	free(tuple);
 	rig_stop(&rig);
 }
