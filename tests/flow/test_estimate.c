@@ -801,7 +801,7 @@ Test(estimate, no_file_descriptor_left_is_refused)
 	struct rlimit old, low;
 	/* The device is looked for first. */
 	const char *need = over_verbs() ? "needs 8 file descriptors"
-	    : over_network()            ? "needs 10 file descriptors"
+	    : over_network()            ? "needs 12 file descriptors"
 					: "needs 1 file descriptor";
 	struct dfi_target *target;
 	uint64_t mapped;

@@ -775,6 +775,57 @@ Test(progress, large_segments_come_whole)
 	free(words);
 }
 
+static bool watches(struct ofi *ofi)
+{
+	return atomic_load(&ofi->watching);
+}
+
+/*
+ * The control thread of a process that does nothing sleeps on all descriptors
+ * of the queue. Takes the poll lock, so that this stays so.
+ */
+static void await_watch(struct ofi *ofi)
+{
+	int64_t until = now_ms() + LONG_MS;
+
+	for (;;) {
+		dfi__ofi_lock_poll(ofi);
+		if (watches(ofi) && !dfi__ofi_descriptors_changed(ofi))
+			return;
+		lock_release(&ofi->poll);
+		cr_assert_lt(now_ms(), until);
+		usleep(1000);
+	}
+}
+
+/* Also one whose priority keeps the control thread from running. */
+Test(progress, an_endpoint_that_looks_ends_the_watch)
+{
+	struct kv kv = numbered_kv(1);
+	struct dfi_target *target;
+	struct dfi_source *source;
+	uint32_t i;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 1, SLOTS);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.other, "f", 0, 0);
+	await_watch(ours);
+	cr_assert_gt(ours->descriptors.n_watched, 1);
+	/* With the lock, the control thread can't go on. */
+	for (i = 0; i < 1000 && watches(ours); i++)
+		dfi__ofi_take(ours);
+	cr_assert_not(watches(ours), "%u looks", i);
+	cr_assert_eq(ours->descriptors.n_watched, 0);
+	lock_release(&ours->poll);
+	/* And nothing is lost: it watches again, and sees the tuple. */
+	await_watch(ours);
+	lock_release(&ours->poll);
+	cr_assert_eq(dfi_source_push(source, &kv), 0);
+	expect_number(target, 1);
+	cr_assert_eq(dfi_source_close(source), 0);
+	end_target(target);
+}
+
 /* ---- Signs of life ----------------------------------------------------- */
 
 /* The control thread looks as late after a beat as this says. */

@@ -35,6 +35,9 @@
  */
 #define MOST_IDLE 64
 
+/* Looks by endpoints after which they end the control thread's watch. */
+#define MOST_WATCHED 64
+
 /* Where the reader of a region, or the writer of a ring, sleeps. */
 static _Atomic uint32_t *reader_word(const struct ofi_export *export)
 {
@@ -186,10 +189,36 @@ static ssize_t take_batch(struct ofi *ofi)
 	return n > 0 ? n : 0;
 }
 
-void dfi__ofi_take(struct ofi *ofi)
+static void take_all(struct ofi *ofi)
 {
 	while (take_batch(ofi))
 		atomic_set(&ofi->n_idle, 0);
+}
+
+/*
+ * An endpoint looked while the control thread watches. A look may change what
+ * the provider waits for: room in a socket, when it could not send all. The
+ * control thread must learn of that. And if it doesn't run, as threads of
+ * higher priority do, an endpoint that goes on looking ends the watch, which
+ * makes each packet costlier.
+ */
+static void looked(struct ofi *ofi)
+{
+	if (++ofi->watched_looks >= MOST_WATCHED) {
+		dfi__ofi_descriptors_leave(ofi);
+		/* Pairs with dfi__ofi_arm(). */
+		atomic_store(&ofi->watching, false);
+		dfi__ofi_wake(ofi);
+	} else if (dfi__ofi_descriptors_changed(ofi)) {
+		dfi__ofi_wake(ofi);
+	}
+}
+
+void dfi__ofi_take(struct ofi *ofi)
+{
+	take_all(ofi);
+	if (atomic_peek(&ofi->watching))
+		looked(ofi);
 }
 
 void dfi__ofi_progress(struct transport *transport, uint32_t looks)
@@ -204,6 +233,8 @@ void dfi__ofi_progress(struct transport *transport, uint32_t looks)
 	(void)looks;
 	while (take_batch(ofi) == BATCH)
 		;
+	if (unlikely(atomic_peek(&ofi->watching)))
+		looked(ofi);
 	lock_release(&ofi->poll);
 }
 
@@ -268,17 +299,30 @@ static bool handle(struct ofi *ofi)
 	for (i = 0; more && i < TURNS; i++) {
 		dfi__ofi_lock_poll(ofi);
 		more = !dfi__ofi_take_events(ofi);
-		dfi__ofi_take(ofi);
+		take_all(ofi);
 		more = !may_sleep(ofi) || more;
 		lock_release(&ofi->poll);
 	}
 	return more;
 }
 
-static void set_watching(struct ofi *ofi, bool watching)
+/* Watch the queues or not. Returns whether it does. */
+static bool set_watching(struct ofi *ofi, bool watching)
 {
-	if (watching == atomic_exchange(&ofi->watching, watching))
-		return;
+	dfi__ofi_lock_poll(ofi);
+	if (watching) {
+		/* The list has what is new after a look only. */
+		take_all(ofi);
+		watching = dfi__ofi_descriptors_watch(ofi);
+	} else {
+		dfi__ofi_descriptors_leave(ofi);
+	}
+	ofi->watched_looks = 0;
+	atomic_store(&ofi->watching, watching);
+	lock_release(&ofi->poll);
+	if (watching == ofi->has_events)
+		return watching;
+	ofi->has_events = watching;
 	if (watching) {
 		event_add(ofi->cq_event, NULL);
 		event_add(ofi->eq_event, NULL);
@@ -287,6 +331,7 @@ static void set_watching(struct ofi *ofi, bool watching)
 		event_del(ofi->cq_event);
 		event_del(ofi->eq_event);
 	}
+	return watching;
 }
 
 /*
@@ -307,12 +352,11 @@ static void look(struct ofi *ofi)
 		atomic_set(&ofi->n_idle, 0);
 		active = true;
 	}
-	set_watching(ofi, !active);
+	/* It may be unable to, for want of memory. */
+	active = !set_watching(ofi, !active);
 	/* Pairs with dfi__ofi_arm(). */
-	if (active && !paused && atomic_load(&ofi->sleeper)) {
-		active = false;
-		set_watching(ofi, true);
-	}
+	if (active && !paused && atomic_load(&ofi->sleeper))
+		active = !set_watching(ofi, true);
 	if (active)
 		evtimer_add(ofi->idle_timer, &later);
 	else if (more)
@@ -355,17 +399,15 @@ int dfi__ofi_watch(struct ofi *ofi)
 		.tv_sec = ms / 1000,
 		.tv_usec = (ms % 1000) * 1000,
 	};
-	int cq = -1, eq = -1;
-	int ret = fi_control(&ofi->cq->fid, FI_GETWAIT, &cq);
+	int eq = -1;
+	int ret = fi_control(&ofi->eq->fid, FI_GETWAIT, &eq);
 
-	if (!ret)
-		ret = fi_control(&ofi->eq->fid, FI_GETWAIT, &eq);
 	if (ret)
 		return dfi__ofi_fail(ofi, "a wait descriptor", ret);
 	ofi->wake_event = event_new(
 	    base, ofi->wake, EV_READ | EV_PERSIST, on_wake, ofi);
 	ofi->cq_event = event_new(
-	    base, cq, EV_READ | EV_PERSIST, on_ready, ofi);
+	    base, ofi->descriptors.set, EV_READ | EV_PERSIST, on_ready, ofi);
 	ofi->eq_event = event_new(
 	    base, eq, EV_READ | EV_PERSIST, on_ready, ofi);
 	ofi->idle_timer = evtimer_new(base, on_ready, ofi);

@@ -168,6 +168,22 @@ void dfi__ofi_quiet(struct ofi *ofi);
 /* Have the control thread look: a connection broke, or an endpoint sleeps. */
 void dfi__ofi_wake(struct ofi *ofi);
 
+/* descriptors.c */
+
+/* After the queue is opened. Returns 0 or an error for dfi__ofi_fail(). */
+int dfi__ofi_descriptors_open(struct ofi *ofi);
+void dfi__ofi_descriptors_close(struct ofi *ofi);
+
+/*
+ * Watch what the queue waits for now, or nothing any more. The poll lock is
+ * held, except while nobody else knows the transport. false: it can't be
+ * watched, for want of memory, and nothing is.
+ */
+bool dfi__ofi_descriptors_watch(struct ofi *ofi);
+void dfi__ofi_descriptors_leave(struct ofi *ofi);
+/* Whether the queue waits for something else than what is watched. */
+bool dfi__ofi_descriptors_changed(struct ofi *ofi);
+
 /* events.c: handle some events; the poll lock is held. Whether none is left. */
 bool dfi__ofi_take_events(struct ofi *ofi);
 

@@ -120,6 +120,9 @@ void dfi__ofi_close_conn(struct ofi_conn *conn)
 	if (conn->fd >= 0)
 		dfi__fork_remove(conn->fd);
 	conn->fd = -1;
+	/* Another file may get its number. The control thread looks again. */
+	dfi__ofi_descriptors_leave(conn->ofi);
+	dfi__ofi_wake(conn->ofi);
 	if (conn->ep)
 		(void)fi_close(&conn->ep->fid);
 	conn->ep = NULL;

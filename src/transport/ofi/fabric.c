@@ -4,6 +4,7 @@
  * host. libfabric opens descriptors in its calls, and tells no number of most.
  */
 #include "fabric.h"
+#include "conn.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -196,19 +197,31 @@ static int listen_at(struct ofi *ofi)
 	return 0;
 }
 
+static int open_completions(struct ofi *ofi, enum fi_wait_obj object)
+{
+	struct fi_cq_attr attr = {
+		.format = FI_CQ_FORMAT_DATA,
+		.wait_obj = object,
+	};
+
+	return fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
+}
+
 static int open_queues(struct ofi *ofi)
 {
 	struct fi_eq_attr events = { .wait_obj = FI_WAIT_FD };
-	struct fi_cq_attr completions = {
-		.format = FI_CQ_FORMAT_DATA,
-		.wait_obj = FI_WAIT_FD,
-	};
 	int ret = fi_eq_open(ofi->fabric, &events, &ofi->eq, NULL);
 
 	if (ret)
 		return dfi__ofi_fail(ofi, "fi_eq_open", ret);
-	ret = fi_cq_open(ofi->domain, &completions, &ofi->cq, NULL);
-	return ret ? dfi__ofi_fail(ofi, "fi_cq_open", ret) : 0;
+	ret = open_completions(ofi, FI_WAIT_POLLFD);
+	/* Not all providers have it. */
+	if (ret)
+		ret = open_completions(ofi, FI_WAIT_FD);
+	if (ret)
+		return dfi__ofi_fail(ofi, "fi_cq_open", ret);
+	ret = dfi__ofi_descriptors_open(ofi);
+	return ret ? dfi__ofi_fail(ofi, "wait descriptors", ret) : 0;
 }
 
 /* Peers write credits, of which all is in the completion data. */
@@ -408,6 +421,7 @@ void dfi__ofi_close(struct ofi *ofi)
 		close_fid(&ofi->listener->fid);
 	if (ofi->credits)
 		close_fid(&ofi->credits->fid);
+	dfi__ofi_descriptors_close(ofi);
 	if (ofi->cq)
 		close_fid(&ofi->cq->fid);
 	if (ofi->domain)

@@ -8,7 +8,7 @@
 struct dfi_device_info;
 
 /* The descriptors of an instance, without connections. */
-#define OFI_FILES 10
+#define OFI_FILES 12
 
 /* Where a call failed, for its error text: the provider and the address. */
 struct ofi_location {

@@ -72,7 +72,7 @@ static void init(struct ofi *ofi, struct loop *loop,
 	ofi->settings = settings;
 	ofi->self = *self;
 	ofi->end = (struct loop_post){ .fn = end, .arg = ofi };
-	ofi->wake = ofi->listener_fd = -1;
+	ofi->wake = ofi->listener_fd = ofi->descriptors.set = -1;
 	pthread_mutex_init(&ofi->table, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -7,6 +7,7 @@
  *
  *	fabric.c    the provider, the address, and errors as texts
  *	arrive.c    completions, and when the control thread takes them
+ *	descriptors.c   what it sleeps on meanwhile
  *	message.c   what both ends tell each other
  *	events.c    connections that are asked for, made and shut
  *	connect.c   the connecting side
@@ -45,6 +46,7 @@
 #include "transport/transport.h"
 
 struct event;
+struct pollfd;
 struct ofi_conn;
 struct ofi_export;
 struct ofi_link;
@@ -58,6 +60,15 @@ struct ofi_link;
 /* Requests by purpose; see dfi_transport_stats. Any thread adds to them. */
 struct ofi_counts {
 	_Atomic uint64_t writes, bytes, credits, messages, completions;
+};
+
+/* What the control thread sleeps on for the queue: descriptors.c. */
+struct ofi_descriptors {
+	int set;       /* of epoll(7), of those that are watched; or -1 */
+	bool has_list; /* the queue has a list, else one descriptor */
+	struct pollfd *listed, *watched;
+	uint32_t n_listed, n_watched, room;
+	uint32_t n_skipped; /* at the start of the list, never watched */
 };
 
 struct ofi {
@@ -82,8 +93,11 @@ struct ofi {
 	int wake; /* eventfd: something for the control thread */
 	struct event *wake_event, *cq_event, *eq_event;
 	struct event *idle_timer, *beat_timer;
-	_Atomic bool breaks;    /* a connection is to be ended */
+	_Atomic bool breaks; /* a connection is to be ended */
+	struct ofi_descriptors descriptors;
 	_Atomic bool watching;  /* the control thread sees what arrives */
+	bool has_events;        /* of the control thread: it sleeps on them */
+	uint32_t watched_looks; /* by endpoints, while it watches */
 	_Atomic uint32_t polls; /* by endpoints: is any active? */
 	uint32_t seen_polls;
 	_Atomic bool sleeper;    /* an endpoint has armed since then */
