@@ -19,11 +19,14 @@ static int add_member(void *arg, const struct dfi_member_info *info)
 	snprintf(
 	    incarnation, sizeof(incarnation), "%016" PRIx64, info->incarnation);
 	return info_append(arg,
-	    json_pack("{ss si ss so so si si ss}", "role", role(info), "seat",
-		(int)info->seat, "incarnation", incarnation, "node",
-		info_text_json(info->node), "host", info_text_json(info->host),
-		"pid", (int)info->pid, "n_peers", (int)info->n_peers, "peers",
-		info->peers));
+	    json_pack("{ss si ss so so si si ss sI si si ss sb}", "role",
+		role(info), "seat", (int)info->seat, "incarnation", incarnation,
+		"node", info_text_json(info->node), "host",
+		info_text_json(info->host), "pid", (int)info->pid, "n_peers",
+		(int)info->n_peers, "peers", info->peers, "epoch",
+		(json_int_t)info->epoch, "n_partitions",
+		(int)info->n_partitions, "n_moving", (int)info->n_moving,
+		"partitions", info->partitions, "leaving", (int)info->leaving));
 }
 
 /* A flow that is gone by now has no members. */
@@ -49,6 +52,20 @@ json_t *info_members_json(struct dfi *dfi, const struct dfi_flow_info *flow)
 	return rows;
 }
 
+/* "    owns 16 partitions: 0-15; 4 are on their way; leaves" */
+static void print_partitions(const struct dfi_member_info *info)
+{
+	if (!info->epoch && !info->leaving)
+		return;
+	printf("    owns %u partition%s%s%s", info->n_partitions,
+	    info->n_partitions == 1 ? "" : "s", info->n_partitions ? ": " : "",
+	    info->partitions);
+	if (info->n_moving)
+		printf("; %u %s yet to be taken or released", info->n_moving,
+		    info->n_moving == 1 ? "is" : "are");
+	printf("%s\n", info->leaving ? "; leaves" : "");
+}
+
 static int print_member(void *arg, const struct dfi_member_info *info)
 {
 	char node[INFO_TEXT_SIZE], host[INFO_TEXT_SIZE];
@@ -65,6 +82,7 @@ static int print_member(void *arg, const struct dfi_member_info *info)
 		    info->n_peers > 1 ? "s" : "", info->peers);
 	else
 		printf("no rings\n");
+	print_partitions(info);
 	return 0;
 }
 

@@ -137,6 +137,15 @@ struct dfi_member_info {
 	uint32_t pid;
 	uint32_t n_peers; /* with whom it has a ring that both have open */
 	char peers[128];  /* ... "0, 2-5"; a long list ends in "..." */
+	/*
+	 * Of a target of a flow with partitions: those that the newest table
+	 * gives it, and how many it has yet to take or to release.
+	 */
+	uint64_t epoch;
+	uint32_t n_partitions, n_moving;
+	char partitions[128];
+	uint32_t leaving; /* 1: dfi_target_leave() */
+	uint32_t unused;  /* 0 */
 	uint64_t reserved[4];
 };
 

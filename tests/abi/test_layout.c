@@ -319,7 +319,7 @@ static void pin_flow_info(void)
 	PIN(dfi_flow_info, finished, 3096, 4);
 	PIN(dfi_flow_info, reserved_2, 3100, 4);
 
-	PIN_SIZE(dfi_member_info, 312);
+	PIN_SIZE(dfi_member_info, 464);
 	PIN(dfi_member_info, role, 0, 4);
 	PIN(dfi_member_info, seat, 4, 4);
 	PIN(dfi_member_info, incarnation, 8, 8);
@@ -328,7 +328,13 @@ static void pin_flow_info(void)
 	PIN(dfi_member_info, pid, 144, 4);
 	PIN(dfi_member_info, n_peers, 148, 4);
 	PIN(dfi_member_info, peers, 152, 128);
-	PIN(dfi_member_info, reserved, 280, 32);
+	PIN(dfi_member_info, epoch, 280, 8);
+	PIN(dfi_member_info, n_partitions, 288, 4);
+	PIN(dfi_member_info, n_moving, 292, 4);
+	PIN(dfi_member_info, partitions, 296, 128);
+	PIN(dfi_member_info, leaving, 424, 4);
+	PIN(dfi_member_info, unused, 428, 4);
+	PIN(dfi_member_info, reserved, 432, 32);
 
 	PIN_SIZE(dfi_node_info, 152);
 	PIN(dfi_node_info, name, 0, 64);

@@ -6,6 +6,7 @@
  */
 #include <criterion/criterion.h>
 #include <dfi/mark.h>
+#include <dfi/stats.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -693,6 +694,65 @@ Test(keyed, the_application_assigns_partitions)
 		drain(targets[p]);
 		cr_assert_eq(dfi_target_close(targets[p]), 0);
 	}
+}
+
+static int keep_target(void *arg, const struct dfi_member_info *info)
+{
+	struct dfi_member_info *of = arg;
+
+	if (info->role == DFI_ROLE_TARGET)
+		of[info->seat] = *info;
+	return 0;
+}
+
+static void list_targets(struct dfi_member_info of[SEATS])
+{
+	cr_assert_eq(dfi_member_list(rig.dfi, "f", keep_target, of), 0, "%s",
+	    dfi_errmsg());
+}
+
+Test(keyed, who_owns_partitions_is_listed)
+{
+	struct dfi_member_info of[SEATS] = { 0 };
+	uint32_t owners[PARTITIONS], owned[2] = { 0 }, p;
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_target *targets[2];
+	uint64_t epoch;
+
+	create(DFI_ON_LOSS_FAIL);
+	targets[0] = target_with_events(0, DFI_NONBLOCK);
+	targets[1] = target_with_events(1, DFI_NONBLOCK);
+	await_shares(targets, owned, PARTITIONS / 2);
+	for (p = 0; p < PARTITIONS; p++)
+		owners[p] = p != 2 && (p < 8 || p == 30);
+	assign(owners);
+	await_shares(targets, owned, PARTITIONS - 8);
+	do {
+		cr_assert(now_ms() < until);
+		list_targets(of);
+	} while (of[0].n_moving || of[1].n_moving);
+	cr_assert_eq(of[0].n_partitions, PARTITIONS - 8);
+	cr_assert_eq(of[1].n_partitions, 8);
+	cr_assert_str_eq(of[0].partitions, "2, 8-29, 31");
+	cr_assert_str_eq(of[1].partitions, "0-1, 3-7, 30");
+	cr_assert_eq(of[0].epoch, of[1].epoch);
+	cr_assert_eq(of[0].leaving, 0);
+	epoch = of[0].epoch;
+	/* It has to release all that it has, and does not. */
+	cr_assert_eq(dfi_target_leave(targets[0]), 0);
+	do {
+		cr_assert(now_ms() < until);
+		list_targets(of);
+	} while (of[1].epoch == epoch);
+	cr_assert_eq(of[0].leaving, 1);
+	cr_assert_eq(of[0].n_partitions, 0);
+	cr_assert_eq(of[0].n_moving, PARTITIONS - 8);
+	cr_assert_eq(of[1].n_partitions, PARTITIONS);
+	cr_assert_eq(of[1].n_moving, PARTITIONS - 8);
+	await_shares(targets, owned, 0);
+	finish();
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	cr_assert_eq(dfi_target_close(targets[1]), 0);
 }
 
 Test(keyed, wrong_owners_are_refused)

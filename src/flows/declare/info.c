@@ -141,11 +141,11 @@ static void count_endpoints(const struct flow *flow,
 			add_way("source", &values[i], info);
 		}
 	}
-	dfi__present_list(&attached.sources, flow->n_sources, false,
+	dfi__present_list(attached.sources.bits, flow->n_sources, false,
 	    info->missing_sources, sizeof(info->missing_sources));
-	dfi__present_list(&attached.targets, flow->n_targets, false,
+	dfi__present_list(attached.targets.bits, flow->n_targets, false,
 	    info->missing_targets, sizeof(info->missing_targets));
-	dfi__present_list(&attached.combiners, dfi__tree_size(flow), false,
+	dfi__present_list(attached.combiners.bits, dfi__tree_size(flow), false,
 	    info->missing_combiners, sizeof(info->missing_combiners));
 }
 

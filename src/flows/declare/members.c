@@ -10,23 +10,8 @@
 #include "registry/client/client.h"
 #include "flows/context/context.h"
 #include "flows/descriptor/descriptor.h"
+#include "members.h"
 #include "present.h"
-
-/* An entry of a side of a pair. */
-struct side {
-	uint64_t pair;
-	bool is_target;
-	uint32_t seat;
-};
-
-/* Of a flow: its entries, and the sides of pairs by pair, sources first. */
-struct members {
-	struct flow flow;
-	struct registry_value *values;
-	size_t n;
-	struct side *sides;
-	size_t n_sides;
-};
 
 static int compare_sides(const void *a, const void *b)
 {
@@ -95,8 +80,9 @@ static void find_peers(const struct members *members, bool is_target,
 		present_set(&peers, other->seat);
 		info->n_peers++;
 	}
-	dfi__present_list(&peers, is_target ? flow->n_sources : flow->n_targets,
-	    true, info->peers, sizeof(info->peers));
+	dfi__present_list(peers.bits,
+	    is_target ? flow->n_sources : flow->n_targets, true, info->peers,
+	    sizeof(info->peers));
 }
 
 static const struct registry_value *find_seat(
@@ -112,7 +98,7 @@ static const struct registry_value *find_seat(
 	return NULL;
 }
 
-static int list_role(const struct members *members, bool is_target,
+static int list_role(struct members *members, bool is_target,
     int (*fn)(void *arg, const struct dfi_member_info *info), void *arg)
 {
 	uint32_t n = is_target ? members->flow.n_targets
@@ -142,6 +128,8 @@ static int list_role(const struct members *members, bool is_target,
 		    info.host, sizeof(info.host), "%s", endpoint.node.host);
 		free(endpoint.region.more);
 		find_peers(members, is_target, seat, &info);
+		if (is_target)
+			dfi__members_partitions(members, &info);
 		ret = fn(arg, &info);
 	}
 	return ret;
@@ -174,10 +162,13 @@ static int list_members(struct members *members, const char *name,
 	if (!ret)
 		ret = read_sides(members);
 	if (!ret)
+		ret = dfi__members_read_table(members);
+	if (!ret)
 		ret = list_role(members, false, fn, arg);
 	if (!ret)
 		ret = list_role(members, true, fn, arg);
 	free(members->sides);
+	free(members->table_memory);
 	dfi__flow_free(&members->flow);
 	return ret;
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes sets of endpoints as texts. */
+/* Writes sets as texts. */
 #include "present.h"
 
 #include <stdio.h>
 #include <string.h>
 
+static bool has(const uint64_t *bits, uint32_t index)
+{
+	return bits[index / 64] >> index % 64 & 1;
+}
+
 void dfi__present_list(
-    const struct present *present, uint32_t n, bool in, char *text, size_t size)
+    const uint64_t *bits, uint32_t n, bool in, char *text, size_t size)
 {
 	static const char cut[] = ", ...";
 	uint32_t first, last;
@@ -15,9 +20,9 @@ void dfi__present_list(
 
 	for (first = 0; first < n; first = last + 1) {
 		last = first;
-		if (present_has(present, first) != in)
+		if (has(bits, first) != in)
 			continue;
-		while (last + 1 < n && present_has(present, last + 1) == in)
+		while (last + 1 < n && has(bits, last + 1) == in)
 			last++;
 		snprintf(piece, sizeof(piece),
 		    last > first ? "%s%u-%u" : "%s%u", used ? ", " : "", first,

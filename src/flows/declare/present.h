@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of endpoints of one role, as texts. */
+/* Sets of endpoints of one role, or of partitions, as texts. */
 #ifndef DFI_FLOWS_DECLARE_PRESENT_H
 #define DFI_FLOWS_DECLARE_PRESENT_H
 
@@ -27,7 +27,7 @@ static inline bool present_has(const struct present *present, uint32_t index)
  * List those of n that are in the set, or that are not, as "0, 2-5". A long
  * list ends in "...".
  */
-void dfi__present_list(const struct present *present, uint32_t n, bool in,
-    char *text, size_t size);
+void dfi__present_list(
+    const uint64_t *bits, uint32_t n, bool in, char *text, size_t size);
 
 #endif
