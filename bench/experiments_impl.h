@@ -12,11 +12,11 @@
 	}
 
 /* How many times a peer's bandwidth a flow has, by tuple size. */
-#define BESIDE_PEERS                                                           \
-	{                                                                      \
-		.x = "tuple_size", .x_title = "tuple size [B]", .y = "ratio",  \
-		.y_title = "a flow to a peer, bandwidths",                     \
-		.lines = "baseline", .rows = "experiment=peers", .log_y = true \
+#define BESIDE_PEERS                                                          \
+	{                                                                     \
+		.x = "tuple_size", .x_title = "tuple size [B]", .y = "ratio", \
+		.y_title = "times the peer's bandwidth", .lines = "baseline", \
+		.rows = "experiment=peers", .log_y = true                     \
 	}
 
 extern const struct experiment paper_experiments[];

@@ -152,9 +152,9 @@ const struct experiment paper_experiments[] = {
 		.lines = "api", .rows = "wait=adaptive",
 	    },
 	    .more_figures = {
-		{ .x = "nodes", .x_title = "nodes, a process each",
+		{ .x = "nodes", .x_title = "nodes with links of 50 MiB/s",
 		    .y = "value",
-		    .y_title = "payload [GB/s], modelled links of 50 MiB/s",
+		    .y_title = "payload over links [GB/s]",
 		    .lines = "api", .rows = "wait=block" },
 	    },
 	},
@@ -241,9 +241,9 @@ const struct experiment paper_experiments[] = {
 		.lines = "mode", .rows = "wait=adaptive",
 	    },
 	    .more_figures = {
-		{ .x = "tuple_size", .x_title = "tuple size [B]",
+		{ .x = "tuple_size", .x_title = "tuple size [B]; a link of 100 MiB/s",
 		    .y = "delivered",
-		    .y_title = "payload of all [GB/s], a modelled link",
+		    .y_title = "payload over links [GB/s]",
 		    .lines = "mode", .rows = "wait=block" },
 	    },
 	},
