@@ -109,7 +109,9 @@ bool step_lacks(const struct experiment_step *step, char *why, size_t size)
 		    step->series, step->cpus, n == 1 ? "is" : "are", n);
 		return true;
 	}
-	if (!DFI_BENCH_OFI && strncmp(step->command, "tcp", 3) == 0) {
+	if (!DFI_BENCH_OFI &&
+	    (strncmp(step->command, "tcp", 3) == 0 ||
+		strstr(step->command, "--transport ofi"))) {
 		snprintf(why, size,
 		    "this build lacks the transport on libfabric (DFI_OFI)");
 		return true;

@@ -61,6 +61,7 @@ if [ ! -e "$bin/../lib/libdfi-ofi.so" ]; then
 	runs B10 --out "$tmp/tcp" "${quick[@]}"
 	grep -q '^B10 .* skipped$' "$tmp/out" || fail "B10: $(cat "$tmp/out")"
 	grep -q 'DFI_OFI' "$tmp/out" || fail "B10 has no reason: $(cat "$tmp/out")"
+	"$bench" list B11 | grep -q 'not here .*DFI_OFI' || fail "B11 has flows over TCP"
 fi
 
 # The joins by each MPI that is installed find what the join over flows finds.
