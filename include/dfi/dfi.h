@@ -24,6 +24,7 @@
 #include <dfi/open_flow.h>
 #include <dfi/push.h>
 #include <dfi/registry.h>
+#include <dfi/replay.h>
 #include <dfi/route.h>
 #include <dfi/schema.h>
 #include <dfi/sequencer.h>

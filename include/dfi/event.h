@@ -37,6 +37,8 @@ enum dfi_event_type {
 	 */
 	DFI_GAINED,
 	DFI_LEAVING,
+	/* With replay: a source closes, and waits for dfi_target_ack(). */
+	DFI_ACK_DUE,
 };
 
 struct dfi_event {
@@ -73,6 +75,7 @@ DFI_API int dfi_target_event(
  * A gained partition belongs to the target when its event was taken: restore
  * its state before you consume again. A target without DFI_EVENTS gives and
  * takes at once. -EINVAL: it does not leave. -ERANGE: no such partition.
+ * -EBUSY: with replay (replay.h), something is not acknowledged.
  */
 DFI_API int dfi_partition_release(
     struct dfi_target *target, uint32_t partition);

@@ -34,7 +34,11 @@ enum dfi_on_loss {
 	 * not given back is dropped, and counts in dfi_source_dropped().
 	 */
 	DFI_ON_LOSS_DROP,
-	DFI_ON_LOSS_REPLAY, /* -EOPNOTSUPP: not in this version */
+	/*
+	 * They go on, and no tuple is missing: see replay.h. For shuffle flows
+	 * that route by keys, with goal DFI_BANDWIDTH; targets need DFI_EVENTS.
+	 */
+	DFI_ON_LOSS_REPLAY,
 };
 
 /*
@@ -67,13 +71,17 @@ struct dfi_open_attr {
 	 * counts in dfi_source_dropped(); and not with DFI_ROUTE_ANY.
 	 */
 	uint32_t evict_after_ms;
-	uint32_t partitions;  /* 0: the default below, or 2^radix_bits */
-	uint64_t hold_bytes;  /* of tuples that wait; 0: those of a ring */
-	uint64_t reserved[6]; /* 0 */
+	uint32_t partitions; /* 0: the default below, or 2^radix_bits */
+	uint64_t hold_bytes; /* of tuples that wait; 0: those of a ring */
+	/* With DFI_ON_LOSS_REPLAY: the field of the input position; else NULL.
+	 */
+	const char *input_position;
+	uint64_t reserved[5]; /* 0 */
 };
 
 #define DFI_MAX_PARTITIONS 16384u
 #define DFI_DEFAULT_PARTITIONS 256u
+#define DFI_MAX_REPLAY_PARTITIONS 4096u /* with DFI_ON_LOSS_REPLAY */
 
 /* The index of an open that takes any free seat. -EBUSY: there is none. */
 #define DFI_ANY_SEAT UINT32_MAX
@@ -106,8 +114,8 @@ DFI_API int dfi_target_seat(const struct dfi_target *target);
  * Set *n to the tuples that this source has sent or buffered for targets that
  * have since left or died, and that those had not given back. A target gives
  * segments back in quarters of its ring; when it closes, all but one that it
- * has begun. Over a network this is an upper bound. 0 in closed flows. Owner
- * thread only.
+ * has begun. Over a network this is an upper bound. 0 in closed flows, and with
+ * DFI_ON_LOSS_REPLAY. Owner thread only.
  */
 DFI_API int dfi_source_dropped(const struct dfi_source *source, uint64_t *n);
 

@@ -239,11 +239,37 @@ static int read_mark(struct reader *reader, uint64_t mark, uint64_t used)
 	return 0;
 }
 
+/* See struct segment_header. */
+static int read_inputs(
+    struct reader *reader, const struct segment_header *header, uint64_t used)
+{
+	if (header->records != used)
+		return dfi__fail(-EBADMSG,
+		    "segment %lu of %lu bytes says that it has %lu",
+		    (unsigned long)reader->seq, (unsigned long)used,
+		    (unsigned long)header->records);
+	if (header->input && header->input < reader->input)
+		return dfi__fail(-EBADMSG,
+		    "segment %lu says input position %lu, behind %lu",
+		    (unsigned long)reader->seq, (unsigned long)header->input,
+		    (unsigned long)reader->input);
+	if (header->input) {
+		reader->input = header->input;
+		reader->settled = header->settled & ~SEGMENT_ASKS;
+	}
+	if (header->settled & SEGMENT_ASKS)
+		reader->asks = true;
+	return 0;
+}
+
 /* A segment ends a table, has tuples, or both. */
 static int read_table(
     struct reader *reader, const struct segment_header *header, uint64_t used)
 {
-	if (header->table ? header->table <= reader->table : !used)
+	bool asks = reader->geometry.parts & SEGMENT_INPUTS &&
+	    header->settled & SEGMENT_ASKS;
+
+	if (header->table ? header->table <= reader->table : !used && !asks)
 		return dfi__fail(-EBADMSG,
 		    "segment %lu of %lu bytes says table %lu, behind table %lu",
 		    (unsigned long)reader->seq, (unsigned long)used,
@@ -271,6 +297,11 @@ static int read_header(
 	}
 	if (g->parts & SEGMENT_CHECKSUM) {
 		ret = check_sum(reader, tuples, footer_unshifted(state));
+		if (ret < 0)
+			return ret;
+	}
+	if (g->parts & SEGMENT_INPUTS) {
+		ret = read_inputs(reader, header, footer_used(state));
 		if (ret < 0)
 			return ret;
 	}

@@ -52,6 +52,9 @@ struct reader {
 	/* For the owner: the first segment must be a mark, not taken yet. */
 	bool awaits_mark;
 	uint64_t table; /* the highest in headers; 0: none */
+	/* The last input position in headers, not 0, and its table. */
+	uint64_t input, settled;
+	bool asks; /* the source waits for credit; for the owner */
 	bool held;
 	struct segment_footer nothing; /* its head while it is paused */
 	bool lossy; /* segments may be lost; reader_take() tells of it */

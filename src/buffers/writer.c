@@ -97,6 +97,11 @@ void dfi__writer_fill_header(
 		header->records = writer->records;
 	if (g->parts & SEGMENT_TABLES)
 		header->table = writer->table;
+	if (g->parts & SEGMENT_INPUTS) {
+		header->records = used;
+		header->input = writer->input;
+		header->settled = writer->settled;
+	}
 	if (g->parts & SEGMENT_CHECKSUM)
 		header->checksum = dfi__segment_checksum(
 		    g, tuples, footer_state(writer->seq, used, 0));

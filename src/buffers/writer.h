@@ -38,6 +38,7 @@ struct writer {
 	uint64_t mark;             /* likewise: see struct segment_header */
 	uint64_t records;          /* the same */
 	uint64_t table;            /* the same */
+	uint64_t input, settled;   /* the same */
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;

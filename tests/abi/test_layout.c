@@ -242,7 +242,8 @@ static void pin_flow_attributes(void)
 	PIN(dfi_open_attr, evict_after_ms, 16, 4);
 	PIN(dfi_open_attr, partitions, 20, 4);
 	PIN(dfi_open_attr, hold_bytes, 24, 8);
-	PIN(dfi_open_attr, reserved, 32, 48);
+	PIN(dfi_open_attr, input_position, 32, 8);
+	PIN(dfi_open_attr, reserved, 40, 40);
 }
 
 static void pin_flow_needs(void)

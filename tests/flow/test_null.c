@@ -137,6 +137,7 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_source_dropped(NULL, &out.number), "source is NULL")            \
 	X(dfi_source_dropped(source, NULL), "n is NULL")                      \
 	X(dfi_source_seat(NULL), "source is NULL")                            \
+	X(dfi_source_resume(NULL, &out.number, NULL, 0), "source is NULL")    \
 	X(dfi_source_event(NULL, &out.event), "source is NULL")               \
 	X(dfi_source_event(source, NULL), "event is NULL")                    \
 	X(dfi_source_choose(NULL, 1), "source is NULL")                       \
@@ -166,6 +167,11 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_target_seat(NULL), "target is NULL")                            \
 	X(dfi_target_leave(NULL), "target is NULL")                           \
 	X(dfi_partition_release(NULL, 0), "target is NULL")                   \
+	X(dfi_partition_take(NULL, 0, NULL, 0), "target is NULL")             \
+	X(dfi_partition_epoch(NULL, 0, &out.number), "target is NULL")        \
+	X(dfi_target_ack(NULL), "target is NULL")                             \
+	X(dfi_target_partition(NULL, PUT(tuple), PUT(number)),                \
+	    "target is NULL")                                                 \
 	X(dfi_target_event(NULL, &out.event), "target is NULL")               \
 	X(dfi_target_event(target, NULL), "event is NULL")                    \
 	X(dfi_target_gap(NULL, &out.gap), "target is NULL")                   \

@@ -12,6 +12,7 @@
 #include "flows/open/replay.h"
 #include "flows/open/source.h"
 #include "flows/open/value.h"
+#include <dfi/open_flow.h>
 
 enum {
 	SOURCES = 2,
@@ -543,5 +544,5 @@ Test(open_handover, positions_are_those_of_partitions_that_are_held)
 	    bytes, sizeof(bytes) - 8, PARTITIONS, &held, positions));
 	/* With room for the rest of a pair's value. */
 	cr_assert_leq(
-	    dfi__open_positions_bytes(OPEN_MAX_REPLAY_PARTITIONS), 48 << 10);
+	    dfi__open_positions_bytes(DFI_MAX_REPLAY_PARTITIONS), 48 << 10);
 }

@@ -11,6 +11,8 @@
 #define SPREAD_MARK UINT64_C(0xa0761d6478bd642f)
 #define SPREAD_RECORDS UINT64_C(0xe7037ed1a0b428db)
 #define SPREAD_TABLE UINT64_C(0x8ebc6af09c88c6e3)
+#define SPREAD_INPUT UINT64_C(0x589965cc75374cc3)
+#define SPREAD_SETTLED UINT64_C(0x1d8e4e27c47d124f)
 
 uint64_t dfi__segment_checksum(
     const struct ring_geometry *geometry, const char *payload, uint64_t state)
@@ -26,7 +28,11 @@ uint64_t dfi__segment_checksum(
 		seed += SPREAD_MARK * segment_header(geometry, payload)->mark;
 	if (geometry->parts & SEGMENT_TABLES)
 		seed += SPREAD_TABLE * segment_header(geometry, payload)->table;
-	if (geometry->parts & SEGMENT_RECORDS)
+	if (geometry->parts & SEGMENT_INPUTS)
+		seed += SPREAD_INPUT *
+			segment_header(geometry, payload)->input +
+		    SPREAD_SETTLED * segment_header(geometry, payload)->settled;
+	if (geometry->parts & (SEGMENT_RECORDS | SEGMENT_INPUTS))
 		seed += SPREAD_RECORDS *
 		    segment_header(geometry, payload)->records;
 	return XXH3_64bits_withSeed(payload, footer_payload(state), seed);

@@ -22,6 +22,7 @@ enum segment_parts {
 	SEGMENT_MARK = 8,
 	SEGMENT_RECORDS = 16,
 	SEGMENT_TABLES = 32,
+	SEGMENT_INPUTS = 64, /* and records, for bytes */
 };
 
 struct ring_geometry {

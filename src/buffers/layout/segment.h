@@ -58,11 +58,22 @@ struct segment_header {
 	/*
 	 * Number of partial aggregates (flows/kinds/combine/plan.h) in the
 	 * payload; 0: the payload has tuples. Their bytes are rounded up to
-	 * whole tuples and counted as tuples.
+	 * whole tuples and counted as tuples. In flows with replay: the bytes
+	 * of the tuples, for the source, which may take them back.
 	 */
 	uint64_t records;
 	uint64_t table; /* that its source goes by from here on; 0: as before */
+	/*
+	 * In flows with replay: all tuples up to this input position were sent
+	 * to their owners (0: some wait), if these have gained their partitions
+	 * with this table or before. SEGMENT_ASKS: or'ed to it.
+	 */
+	uint64_t input, settled;
 };
+
+/* The source closes, and waits for the target's acknowledgement. */
+#define SEGMENT_ASKS (UINT64_C(1) << 63)
+
 static_assert(sizeof(struct segment_header) == CACHE_LINE, "segment header");
 
 static_assert(DFI_MAX_SEGMENT_SIZE <= FOOTER_USED_MAX, "used");

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/error_list.h"
 #include "base/bits.h"
+#include "base/schema.h"
 #include "flows/context/context.h"
 #include "flows/descriptor/descriptor.h"
 #include "flows/open/keys.h"
@@ -27,6 +28,7 @@ static int check_closed(
 	    : attr->evict_after_ms             ? "evict_after_ms"
 	    : attr->partitions                 ? "partitions"
 	    : attr->hold_bytes                 ? "hold_bytes"
+	    : attr->input_position             ? "input_position"
 					       : NULL;
 
 	return member ? dfi__fail(-EINVAL,
@@ -194,17 +196,71 @@ static int check_minimum(
 				  flow->name, role, minimum, role, n);
 }
 
-static int check_loss(const struct flow *flow, uint32_t on_loss)
+/* The field of the input position. */
+static int check_input(struct flow *flow, const char *name)
 {
-	if (on_loss > DFI_ON_LOSS_REPLAY)
+	const struct dfi_field *field = name
+	    ? dfi__schema_field(flow->schema, name, strlen(name))
+	    : NULL;
+
+	if (!name)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.input_position is NULL: "
+		    "DFI_ON_LOSS_REPLAY needs a field of the schema, of type "
+		    "DFI_UINT64, that rises from tuple to tuple of a source",
+		    flow->name);
+	if (!field)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.input_position '%s': the schema has no "
+		    "such field",
+		    flow->name, name);
+	if (field->type != DFI_UINT64)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.input_position '%s': its type is not "
+		    "DFI_UINT64",
+		    flow->name, name);
+	flow->input_position = 1 + (uint32_t)(field - flow->schema->fields);
+	return 0;
+}
+
+static int check_replay(struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	if (!flow->partitions)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': open.on_loss DFI_ON_LOSS_REPLAY: this version "
+		    "sends tuples again in shuffle flows that route by keys "
+		    "only: use hash, radix or range routing, or "
+		    "DFI_ON_LOSS_DROP, and repeat what is missing in the "
+		    "application",
+		    flow->name);
+	if (attr->goal != DFI_BANDWIDTH)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': open.on_loss DFI_ON_LOSS_REPLAY: this version "
+		    "sends tuples again in flows for DFI_BANDWIDTH only",
+		    flow->name);
+	if (flow->partitions > DFI_MAX_REPLAY_PARTITIONS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.partitions %u: with DFI_ON_LOSS_REPLAY a "
+		    "flow has at most %u",
+		    flow->name, flow->partitions, DFI_MAX_REPLAY_PARTITIONS);
+	return check_input(flow, attr->open.input_position);
+}
+
+static int check_loss(struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	const struct dfi_open_attr *open = &attr->open;
+
+	if (open->on_loss > DFI_ON_LOSS_REPLAY)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': open.on_loss %u is no enum dfi_on_loss",
-		    flow->name, on_loss);
-	return on_loss == DFI_ON_LOSS_REPLAY
-	    ? dfi__fail(-EOPNOTSUPP,
-		  "flow '%s': open.on_loss DFI_ON_LOSS_REPLAY: this version "
-		  "does not send tuples again: use DFI_ON_LOSS_DROP, and "
-		  "repeat what is missing in the application",
+		    flow->name, open->on_loss);
+	if (open->on_loss == DFI_ON_LOSS_REPLAY)
+		return check_replay(flow, attr);
+	return open->input_position
+	    ? dfi__fail(-EINVAL,
+		  "flow '%s': open.input_position is for "
+		  "DFI_ON_LOSS_REPLAY: set open.on_loss to that, or leave it "
+		  "NULL",
 		  flow->name)
 	    : 0;
 }
@@ -217,7 +273,8 @@ static int check_eviction(
 		return dfi__fail(-EINVAL,
 		    "flow '%s': open.evict_after_ms %u: with open.on_loss "
 		    "DFI_ON_LOSS_FAIL an evicted target would fail its "
-		    "sources: set open.on_loss to DFI_ON_LOSS_DROP",
+		    "sources, and with DFI_ON_LOSS_REPLAY this version evicts "
+		    "nobody: set open.on_loss to DFI_ON_LOSS_DROP",
 		    flow->name, open->evict_after_ms);
 	if (open->evict_after_ms && flow->routing == DFI_ROUTE_ANY)
 		return dfi__fail(-EINVAL,
@@ -249,7 +306,7 @@ int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 	if (!ret)
 		ret = check_partitions(flow, attr);
 	if (!ret)
-		ret = check_loss(flow, open->on_loss);
+		ret = check_loss(flow, attr);
 	if (!ret)
 		ret = check_eviction(flow, open);
 	if (!ret)

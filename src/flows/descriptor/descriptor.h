@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <dfi/flow_info.h>
 #include "base/host.h"
 #include "base/ip.h"
@@ -81,6 +82,8 @@ struct flow {
 	uint32_t min_sources, min_targets, on_loss, evict_after_ms;
 	uint32_t partitions; /* likewise; 0: it does not route by keys */
 	uint64_t hold_bytes; /* likewise */
+	/* With replay: 1 + the index of its field in the schema; or 0. */
+	uint32_t input_position;
 	struct node creator;
 	/* The part that this struct describes. Not published. */
 	struct flow_part part;
@@ -238,6 +241,18 @@ static inline bool dfi__flow_has_groups(const struct flow *flow)
 static inline bool dfi__routing_is_keyed(uint32_t routing)
 {
 	return routing <= DFI_ROUTE_RANGE;
+}
+
+/* The input position of a tuple, in a flow with replay. */
+static inline uint64_t flow_input_position(
+    const struct flow *flow, const char *tuple)
+{
+	uint64_t position;
+
+	memcpy(&position,
+	    tuple + flow->schema->fields[flow->input_position - 1].offset,
+	    sizeof(position));
+	return position;
 }
 
 /* Whether an open flow has partitions. */

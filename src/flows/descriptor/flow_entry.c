@@ -34,7 +34,8 @@
 	DO(max_groups) DO(window_tuples) DO(when_full) \
 	DO(combining) DO(combining_bytes) DO(fan_in) \
 	DO(membership) DO(min_sources) DO(min_targets) DO(on_loss) \
-	DO(evict_after_ms) DO(partitions) DO(hold_bytes)
+	DO(evict_after_ms) DO(partitions) DO(hold_bytes) \
+	DO(input_position)
 /* clang-format on */
 
 /* It also depends on the header that segments have. */
@@ -219,16 +220,29 @@ static bool partitions_are_sane(const struct flow *flow)
 	    TABLE_MAX_BYTES;
 }
 
+/* What dfi__open_declare() accepts. */
+static bool replay_is_sane(const struct flow *flow)
+{
+	uint32_t field = flow->input_position;
+
+	if (flow->on_loss != DFI_ON_LOSS_REPLAY)
+		return flow->on_loss <= DFI_ON_LOSS_DROP && !field;
+	return flow_is_partitioned(flow) && flow->goal == DFI_BANDWIDTH &&
+	    flow->partitions <= DFI_MAX_REPLAY_PARTITIONS && field &&
+	    field <= flow->schema->n_fields &&
+	    flow->schema->fields[field - 1].type == DFI_UINT64;
+}
+
 static bool membership_is_sane(const struct flow *flow)
 {
 	if (flow->membership == DFI_MEMBERS_CLOSED)
 		return !flow->min_sources && !flow->min_targets &&
 		    !flow->on_loss && !flow->evict_after_ms &&
-		    !flow->partitions && !flow->hold_bytes;
+		    !flow->partitions && !flow->hold_bytes &&
+		    !flow->input_position;
 	if (flow->membership != DFI_MEMBERS_OPEN || flow->min_targets < 1 ||
 	    flow->min_targets > flow->n_targets ||
-	    flow->min_sources > flow->n_sources ||
-	    flow->on_loss > DFI_ON_LOSS_DROP)
+	    flow->min_sources > flow->n_sources || !replay_is_sane(flow))
 		return false;
 	if (!partitions_are_sane(flow) ||
 	    (flow->evict_after_ms &&

@@ -213,6 +213,11 @@ static void see_key(
 	else if (!strncmp(rest, EVICTED, strlen(EVICTED)) &&
 	    event->type == REGISTRY_PUT)
 		see_eviction(watch, rest + strlen(EVICTED), event);
+	else if (watch->resume &&
+	    dfi__open_key_read(
+		rest, watch->flow->n_sources, watch->flow->n_targets, &key) &&
+	    key.kind == OPEN_KEY_PAIR)
+		dfi__tables_watch_see(watch, &key, event);
 	else if (!strncmp(rest, "pairs/", strlen("pairs/")) &&
 	    event->type == REGISTRY_PUT)
 		see_pair(watch, event->key, rest + strlen("pairs/"));
@@ -528,6 +533,7 @@ void dfi__seat_watch_close(struct seat_watch *watch)
 	pthread_cond_destroy(&watch->changed);
 	pthread_mutex_destroy(&watch->lock);
 	free(watch->tables);
+	free(watch->resume);
 	free(watch->memory);
 	free(watch->pairs);
 	free(watch->put_out);

@@ -16,6 +16,7 @@
 #include "flows/open/table.h"
 
 struct dfi;
+struct open_resume;
 struct registry_watch;
 
 /* The endpoint has at most so many pairs with the holders of a seat at once. */
@@ -45,6 +46,9 @@ struct seat_watch {
 	uint32_t news;       /* counts what the helper should look at */
 	/* Of a flow with partitions: who owns them, else NULL. */
 	struct open_tables *tables;
+	/* Of a source of a flow with replay: what was acknowledged, else NULL.
+	 */
+	struct open_resume *resume;
 	bool removed;         /* the flow: nobody comes any more */
 	bool finished;        /* no sources come any more */
 	uint64_t finished_at; /* ... that have a later revision */

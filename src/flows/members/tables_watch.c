@@ -9,11 +9,26 @@
 #include "base/clock.h"
 #include "flows/context/context.h"
 #include "flows/open/keys.h"
+#include "flows/open/source.h"
 #include "flows/open/value.h"
 #include "registry/client/client.h"
 
 /* How long the helper waits for the registry's answer. */
 #define ANSWER_NS (INT64_C(2) * NS_PER_S)
+
+/* true: no memory. */
+static bool new_resume(struct seat_watch *watch)
+{
+	uint32_t n = watch->flow->partitions;
+	struct open_resume *resume = malloc(
+	    sizeof(*resume) + dfi__open_resume_size(n));
+
+	if (!resume)
+		return true;
+	dfi__open_resume_init(resume, n, resume + 1);
+	watch->resume = resume;
+	return false;
+}
 
 bool dfi__tables_watch_new(struct seat_watch *watch)
 {
@@ -29,7 +44,8 @@ bool dfi__tables_watch_new(struct seat_watch *watch)
 		return true;
 	dfi__open_tables_init(tables, n_partitions, n_targets, tables + 1);
 	watch->tables = tables;
-	return false;
+	return watch->flow->input_position && watch->role == OPEN_SOURCE &&
+	    new_resume(watch);
 }
 
 /* The text of a key, below the flow's prefix. */
@@ -119,6 +135,23 @@ static void see_assign(
 	free(owners);
 }
 
+/* What a target has acknowledged of a source. */
+static void see_positions(struct seat_watch *watch, const struct open_key *key,
+    const struct registry_event *event)
+{
+	uint32_t n = watch->flow->partitions, words = open_bits_words(n);
+	uint64_t *held = calloc(words + n, sizeof(held[0]));
+
+	/* Targets say it once more when they have seen this source's key. */
+	if (held && event->type == REGISTRY_PUT && watch->seats.begun &&
+	    key->source == watch->seats.own_seat &&
+	    dfi__open_positions_decode(
+		event->data, event->size, n, held, held + words))
+		dfi__open_resume_pair(
+		    watch->resume, n, key->incarnation, held, held + words);
+	free(held);
+}
+
 void dfi__tables_watch_see(struct seat_watch *watch, const struct open_key *key,
     const struct registry_event *event)
 {
@@ -131,6 +164,8 @@ void dfi__tables_watch_see(struct seat_watch *watch, const struct open_key *key,
 	else if (key->kind == OPEN_KEY_LEAVE && event->type == REGISTRY_PUT)
 		dfi__open_seats_will_leave(
 		    &watch->seats, key->target, key->incarnation);
+	else if (key->kind == OPEN_KEY_PAIR && watch->resume)
+		see_positions(watch, key, event);
 }
 
 /* ---- What this endpoint says --------------------------------------------- */
@@ -263,6 +298,37 @@ int dfi__tables_watch_will_leave(struct seat_watch *watch)
 	    CLIENT_LEASED, clock_now_ns() + ANSWER_NS, NULL));
 }
 
+static void write_positions_key(
+    const struct seat_watch *watch, uint32_t source, char key[KEY_SIZE])
+{
+	write_key(watch,
+	    &(struct open_key){
+		.kind = OPEN_KEY_PAIR,
+		.source = source,
+		.target = watch->seats.own_seat,
+		.incarnation = watch->incarnation,
+	    },
+	    key);
+}
+
+int dfi__tables_watch_positions(struct seat_watch *watch, uint32_t source,
+    const uint8_t *bytes, size_t size)
+{
+	char key[KEY_SIZE];
+
+	write_positions_key(watch, source, key);
+	return again(dfi__client_put(watch->dfi->registry, key, bytes, size,
+	    CLIENT_LEASED, clock_now_ns() + ANSWER_NS, NULL));
+}
+
+void dfi__tables_watch_withdraw(struct seat_watch *watch, uint32_t source)
+{
+	char key[KEY_SIZE];
+
+	write_positions_key(watch, source, key);
+	dfi__client_forget(watch->dfi->registry, key);
+}
+
 bool dfi__tables_watch_leave(struct seat_watch *watch)
 {
 	const struct open_seats *seats = &watch->seats;
@@ -278,7 +344,9 @@ bool dfi__tables_watch_leave(struct seat_watch *watch)
 		dfi__client_forget(watch->dfi->registry, key);
 	}
 	pthread_mutex_lock(&watch->lock);
+	/* Stores know epochs, so they rise while endpoints can come. */
 	last = watch->tables->newest.number &&
+	    (!watch->flow->input_position || watch->finished) &&
 	    seats->n_attached[OPEN_SOURCE] + seats->n_attached[OPEN_TARGET] ==
 		1;
 	pthread_mutex_unlock(&watch->lock);

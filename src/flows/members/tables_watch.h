@@ -12,7 +12,10 @@
 struct open_key;
 struct registry_event;
 
-/* Reserve watch->tables if the flow has partitions; true: no memory. */
+/*
+ * Reserve watch->tables if the flow has partitions, and watch->resume if it
+ * has replay; true: no memory.
+ */
 bool dfi__tables_watch_new(struct seat_watch *watch);
 
 /* A key has changed. Under the lock. */
@@ -40,5 +43,13 @@ int dfi__tables_watch_will_leave(struct seat_watch *watch);
 /* Publish what this target has released and taken. The same errors. */
 int dfi__tables_watch_hand(
     struct seat_watch *watch, const struct open_hand *hand);
+
+/*
+ * Publish what this target has acknowledged of a source: size bytes of
+ * dfi__open_positions_encode(). The same errors. withdraw: it closes.
+ */
+int dfi__tables_watch_positions(struct seat_watch *watch, uint32_t source,
+    const uint8_t *bytes, size_t size);
+void dfi__tables_watch_withdraw(struct seat_watch *watch, uint32_t source);
 
 #endif

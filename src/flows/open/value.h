@@ -27,9 +27,8 @@ bool dfi__open_assign_decode(
 
 /*
  * A value of the registry has 64 KiB, and a position 8 bytes: a flow with
- * replay has at most so many partitions.
+ * replay has at most DFI_MAX_REPLAY_PARTITIONS.
  */
-#define OPEN_MAX_REPLAY_PARTITIONS 4096
 
 /* What a target has acknowledged of a source, of the partitions that it holds.
  */

@@ -33,12 +33,20 @@ struct keyed {
 	char *held;
 	uint32_t *held_of;
 	uint32_t n_held, most_held;
+	uint32_t held_room; /* most_held, and more with replay */
 	/* Of each seat: no room was found; its segment has tuples that waited.
 	 */
 	bool *full, *begun;
 	bool needs_room;  /* a ring has kept something from being sent */
 	bool has_sent;    /* ... but not all */
 	int64_t pause_ns; /* how long the helper waits then */
+	/* With replay (keyed_replay.c): */
+	bool replays;
+	bool closing;     /* it asks targets to acknowledge */
+	uint64_t last;    /* the highest input position that was taken */
+	uint64_t settled; /* see struct segment_header */
+	uint64_t acked;   /* segments, when it looked last */
+	uint64_t *asked;  /* of each seat: the end of its ring then */
 };
 
 /* How long the helper waits at least until a ring may have room. */
@@ -110,6 +118,44 @@ static inline struct dfi_source *keyed_end(
 
 /* Inside the latch: send tuples that wait and may go, in order. */
 void dfi__keyed_send_held(struct dfi_source *source);
+
+/*
+ * Inside the latch: let a tuple wait; false: there is no room for it. Reserve
+ * room for n tuples that wait; false: no memory.
+ */
+bool dfi__keyed_hold(
+    struct dfi_source *source, uint32_t partition, const void *tuple);
+bool dfi__keyed_reserve(struct dfi_source *source, uint64_t n);
+
+/*
+ * Inside the latch: publish what an end has, and with it this table, or 0, and
+ * what asks for an acknowledgement. false: it has no room.
+ */
+bool dfi__keyed_say(struct dfi_source *source, struct dfi_source *end,
+    uint64_t table, uint64_t asks);
+
+/*
+ * With replay, all inside the latch. note_gone: under the lock: whether a seat
+ * has another holder than its end; these ends are stale then. take_back: what a
+ * lost target has not acknowledged waits, before all newer tuples (R2); 0 or
+ * -ENOMEM, sticky. ask: ask those that have tuples to acknowledge. await: wait
+ * until all have. progressed: whether some have, since await() looked.
+ */
+bool dfi__replay_note_gone(struct open_source *open);
+int dfi__replay_take_back(struct dfi_source *source, uint32_t seat);
+void dfi__replay_ask(struct dfi_source *source);
+int dfi__replay_await(struct dfi_source *source);
+bool dfi__replay_progressed(struct dfi_source *source);
+
+/* Set what the next segment of an end says of input positions. */
+static inline void replay_set_input(
+    const struct keyed *keyed, struct dfi_source *end)
+{
+	if (likely(!keyed->replays))
+		return;
+	end->writers[0].input = keyed->n_held ? 0 : keyed->last;
+	end->writers[0].settled = keyed->settled;
+}
 
 /* Inside the latch: send all that was pushed: 1; 0: some of it waits. */
 int dfi__keyed_send_pushed(struct dfi_source *source);

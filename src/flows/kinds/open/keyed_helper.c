@@ -28,18 +28,13 @@ static void latch_give(struct latch *latch)
 	pthread_mutex_unlock(&latch->mutex);
 }
 
-/* Send a mark behind all that was sent to a target; false: it has no room. */
-static bool mark(struct dfi_source *source, uint32_t seat)
+bool dfi__keyed_say(struct dfi_source *source, struct dfi_source *end,
+    uint64_t table, uint64_t asks)
 {
-	struct keyed *keyed = open_source(source)->keyed;
-	struct dfi_source *end = keyed_end(open_source(source), seat);
-	struct writer *writer;
+	struct writer *writer = &end->writers[0];
 	uint64_t filled;
 	int ret;
 
-	if (!end || open_is_lost(end))
-		return true;
-	writer = &end->writers[0];
 	if (!writer->segment) {
 		ret = dfi__open_end_segment(end);
 		if (ret <= 0)
@@ -48,14 +43,30 @@ static bool mark(struct dfi_source *source, uint32_t seat)
 	filled = source_filled(end, 0);
 	if (!filled)
 		open_note_mark(end);
-	writer->table = open_source_owes(&keyed->state, seat);
+	replay_set_input(open_source(source)->keyed, end);
+	writer->table = table;
+	writer->settled |= asks;
 	ret = lane_publish(end, 0, filled);
 	writer->table = 0;
-	dfi__open_source_marked(&keyed->state, seat);
 	if (ret < 0 || source_target_life(end, 0))
 		(void)dfi__source_target_left(end, 0);
 	else
 		(void)dfi__source_open_segment(end, 0);
+	return true;
+}
+
+/* Send a mark behind all that was sent to a target; false: it has no room. */
+static bool mark(struct dfi_source *source, uint32_t seat)
+{
+	struct keyed *keyed = open_source(source)->keyed;
+	struct dfi_source *end = keyed_end(open_source(source), seat);
+
+	if (!end || open_is_lost(end))
+		return true;
+	if (!dfi__keyed_say(
+		source, end, open_source_owes(&keyed->state, seat), 0))
+		return false;
+	dfi__open_source_marked(&keyed->state, seat);
 	return true;
 }
 
@@ -69,10 +80,10 @@ static void work(struct dfi_source *source)
 
 	if (!keyed->state.tables || source->status)
 		return;
-	/* Otherwise the owner fails. */
-	if (source->flow.on_loss != DFI_ON_LOSS_FAIL)
-		(void)dfi__open_drop_lost(source);
-	pthread_mutex_lock(&seats->lock);
+	if (source->flow.on_loss == DFI_ON_LOSS_FAIL) /* the owner fails */
+		pthread_mutex_lock(&seats->lock);
+	else if (dfi__open_lock(source) < 0)
+		return;
 	for (i = 0; i < open_seats(source); i++)
 		dfi__open_take(open, i);
 	dfi__keyed_learn(open);
@@ -84,6 +95,8 @@ static void work(struct dfi_source *source)
 			keyed->needs_room = true;
 		}
 	dfi__keyed_send_held(source);
+	if (keyed->closing)
+		dfi__replay_ask(source);
 	/* The helper comes again, as it needs room. */
 	(void)dfi__open_evict_overdue(source);
 }

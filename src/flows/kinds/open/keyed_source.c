@@ -27,7 +27,7 @@ int dfi__keyed_new(struct dfi_source *source)
 	size_t state = dfi__open_source_size(n_partitions, n_targets);
 	struct keyed *keyed = calloc(1, sizeof(*keyed));
 	char *memory = keyed ? calloc(1,
-				   state + n_targets * sizeof(uint64_t) +
+				   state + 2 * n_targets * sizeof(uint64_t) +
 				       n_partitions * sizeof(keyed->to[0]) +
 				       2 * n_targets * sizeof(bool))
 			     : NULL;
@@ -39,8 +39,9 @@ int dfi__keyed_new(struct dfi_source *source)
 	}
 	pthread_mutex_init(&keyed->latch.mutex, NULL);
 	keyed->incarnations = (uint64_t *)(void *)memory;
-	keyed->to = (struct dfi_source **)(void *)(keyed->incarnations +
-	    n_targets);
+	keyed->asked = keyed->incarnations + n_targets;
+	keyed->to = (struct dfi_source **)(void *)(keyed->asked + n_targets);
+	keyed->replays = source->flow.input_position != 0;
 	keyed->state.owed = (uint64_t *)(void *)(keyed->to + n_partitions);
 	keyed->full = (bool *)((char *)keyed->state.owed + state);
 	keyed->pause_ns = KEYED_LEAST_PAUSE_NS / 2;
@@ -104,6 +105,8 @@ void dfi__keyed_learn(struct open_source *open)
 	(void)dfi__open_source_learn(&keyed->state);
 	memcpy(keyed->incarnations, keyed->state.tables->newest.incarnations,
 	    open_seats(open->source) * sizeof(keyed->incarnations[0]));
+	if (keyed->replays)
+		keyed->settled = dfi__open_source_settled(&keyed->state);
 	dfi__keyed_route(open);
 }
 
@@ -117,6 +120,7 @@ static void send_end(struct dfi_source *source, struct dfi_source *end)
 	counter_add(&writer->segments, 1);
 	counter_add(&writer->partial_segments,
 	    source_filled(end, 0) != writer->geometry.segment_bytes);
+	replay_set_input(open_source(source)->keyed, end);
 	(void)dfi__source_send(end, 0);
 }
 
@@ -141,55 +145,6 @@ static always_inline int put(
 }
 
 /* ---- Tuples that wait -------------------------------------------------- */
-
-static bool make_hold(struct dfi_source *source, struct keyed *keyed)
-{
-	const struct flow *flow = &source->flow;
-	size_t size = source->head.tuple_size;
-	uint64_t bytes = flow->hold_bytes
-	    ? flow->hold_bytes
-	    : (uint64_t)flow->segment_size * flow->segment_count;
-
-	keyed->most_held = (uint32_t)min_u64(bytes / size, UINT32_MAX);
-	free(keyed->held);
-	free(keyed->held_of);
-	keyed->held = malloc(keyed->most_held * size);
-	keyed->held_of = malloc(keyed->most_held * sizeof(keyed->held_of[0]));
-	if (keyed->held && keyed->held_of)
-		return true;
-	keyed->most_held = 0;
-	return false;
-}
-
-/* Let a tuple wait; false: there is no room for it. */
-static bool hold(
-    struct dfi_source *source, uint32_t partition, const void *tuple)
-{
-	struct open_source *open = open_source(source);
-	struct keyed *keyed = open->keyed;
-	size_t size = source->head.tuple_size;
-
-	if (!open->may_push ||
-	    (!keyed->most_held && !make_hold(source, keyed)) ||
-	    keyed->n_held == keyed->most_held)
-		return false;
-	memcpy(keyed->held + keyed->n_held * size, tuple, size);
-	keyed->held_of[keyed->n_held++] = partition;
-	dfi__open_source_wait(&keyed->state, partition);
-	keyed->to[partition] = NULL;
-	return true;
-}
-
-uint64_t dfi__keyed_held_bytes(struct dfi_source *source)
-{
-	struct open_source *open = open_source(source);
-	uint64_t bytes;
-
-	keyed_enter(open);
-	bytes = (uint64_t)open->keyed->n_held * source->head.tuple_size;
-	keyed_leave(open);
-	return bytes;
-}
 
 /* Send a tuple that waits, if its owner is there and has room. */
 static bool send_one(struct dfi_source *source, uint32_t i)
@@ -234,7 +189,9 @@ static void send_begun(struct dfi_source *source)
 			continue;
 		end = open->ends[i];
 		ring = end ? &end->rings[0] : NULL;
-		if (end && source_filled(end, 0) && !open_is_lost(end) &&
+		/* With replay, room may come only once these tuples have. */
+		if (!keyed->replays && end && source_filled(end, 0) &&
+		    !open_is_lost(end) &&
 		    !dfi__writer_room(
 			ring, (ring->geometry.segment_count + 1) / 2)) {
 			keyed->needs_room = true;
@@ -313,6 +270,22 @@ static int make_room(
 	return ret < 0 ? ret : dfi__open_await_room(source, seat);
 }
 
+/* With replay: input positions rise. */
+static int check_position(struct dfi_source *source, const void *tuple)
+{
+	uint64_t position = flow_input_position(&source->flow, tuple);
+	uint64_t last = open_source(source)->keyed->last;
+
+	return position > last
+	    ? 0
+	    : dfi__source_refuse(source,
+		  dfi__fail(-EINVAL,
+		      "flow '%s': %s %u: input position %lu: the last one "
+		      "was %lu, and they rise, from 1 on",
+		      source->flow.name, SOURCE_ID(source),
+		      (unsigned long)position, (unsigned long)last));
+}
+
 /* Inside the latch: push a tuple of a partition. */
 static always_inline int push(
     struct dfi_source *source, uint32_t partition, const void *tuple)
@@ -321,12 +294,16 @@ static always_inline int push(
 	struct writer *writer = &source->writers[0];
 	struct dfi_source *end;
 	bool waited = false;
-	int ret;
+	int ret = 0;
 
+	if (unlikely(keyed->replays))
+		ret = check_position(source, tuple);
+	if (unlikely(ret < 0))
+		return ret;
 	for (;;) {
 		end = keyed->to[partition];
 		if (likely(end) ? put(source, end, tuple) > 0
-				: hold(source, partition, tuple))
+				: dfi__keyed_hold(source, partition, tuple))
 			break;
 		waited = true;
 		ret = make_room(source, partition, end);
@@ -341,6 +318,8 @@ static always_inline int push(
 			open_note_room(open_source(source),
 			    seat_of(open_source(source), end), true);
 	}
+	if (unlikely(keyed->replays))
+		keyed->last = flow_input_position(&source->flow, tuple);
 	owned_add(&writer->total, 1);
 	return 0;
 }
@@ -443,10 +422,14 @@ int dfi__keyed_finish(struct dfi_source *source, int64_t deadline)
 	struct open_source *open = open_source(source);
 	int ret = dfi__source_finish(source, deadline);
 
+	/* A nonblocking one has none, and waits now. */
+	if (!ret && !open->notify)
+		ret = dfi__notify_new(&open->notify);
 	if (ret < 0)
 		return ret;
 	keyed_enter(open);
-	ret = empty_hold(source);
+	ret = open->keyed->replays ? dfi__replay_await(source)
+				   : empty_hold(source);
 	keyed_leave(open);
 	return ret < 0 ? ret : dfi__keyed_flush(source, 0);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See keyed_target.h. */
-#include "open_target.h"
+#include "acks.h"
 
 #include <stdlib.h>
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "flows/members/tables_watch.h"
+#include "flows/open/replay.h"
+#include "flows/open/value.h"
 
 /* How long after a failure the helper asks the registry again. */
 #define AGAIN_NS (INT64_C(100) * NS_PER_MS)
@@ -26,24 +28,34 @@ struct partitions {
 	bool leaves;            /* the "will-leave/" key is to be put */
 	bool left;              /* all was given away, and nothing is taken */
 	_Atomic uint32_t n_due; /* of the state, for the owner */
+	struct acks *acks;      /* with replay, or NULL */
+	bool reports;           /* sources are to be told what these say */
 	uint64_t cleaned; /* see dfi__tables_watch_propose(); for the helper */
 };
 
-struct partitions *dfi__partitions_new(struct pairs *pairs, bool events)
+int dfi__partitions_open(struct dfi_target *target)
 {
-	struct seat_watch *seats = &pairs->seats;
+	struct open_target *open = open_target(target);
+	struct seat_watch *seats = &open->pairs.seats;
+	const struct flow *flow = &target->flow;
 	struct partitions *partitions = calloc(1,
 	    sizeof(*partitions) +
-		dfi__open_target_size(
-		    seats->flow->n_sources, seats->flow->partitions));
+		dfi__open_target_size(flow->n_sources, flow->partitions));
 
 	if (!partitions)
-		return NULL;
-	partitions->pairs = pairs;
-	partitions->events = events;
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	partitions->pairs = &open->pairs;
+	partitions->events = target->flags & DFI_EVENTS;
+	partitions->acks = open->acks;
 	dfi__open_target_init(
 	    &partitions->state, &seats->seats, seats->tables, partitions + 1);
-	return partitions;
+	open->partitions = partitions;
+	pthread_mutex_lock(&seats->lock);
+	atomic_publish(&open->helped, partitions);
+	seat_watch_call(seats);
+	pthread_mutex_unlock(&seats->lock);
+	return 0;
 }
 
 void dfi__partitions_free(struct partitions *partitions)
@@ -74,6 +86,15 @@ static bool has_ring(const struct pairs *pairs, const struct open_pair *stay)
 	return false;
 }
 
+/* Have the helper tell sources what was acknowledged. */
+static void call_to_report(struct partitions *partitions)
+{
+	if (!partitions->acks)
+		return;
+	partitions->reports = true;
+	seat_watch_call(&partitions->pairs->seats);
+}
+
 /* Who has come to a seat, and who has gone. */
 static void see_seat(struct partitions *partitions, uint32_t seat)
 {
@@ -93,6 +114,7 @@ static void see_seat(struct partitions *partitions, uint32_t seat)
 	dfi__open_target_join(state, &stay->pair, seat);
 	stay->next = partitions->stays;
 	partitions->stays = stay;
+	call_to_report(partitions);
 }
 
 /* Whether the stay is over for this target. */
@@ -151,7 +173,7 @@ static bool next_event(
 	if (!dfi__open_target_event(state, partition, leaves))
 		return false;
 	/* Its tuples come with a later call of the owner. */
-	if (!*leaves)
+	if (!*leaves && !partitions->acks)
 		(void)dfi__open_target_take(state, *partition);
 	else if (!partitions->events)
 		(void)dfi__open_target_release(state, *partition);
@@ -237,6 +259,7 @@ bool dfi__partitions_release(struct partitions *partitions, uint32_t partition)
 	pthread_mutex_lock(&seats->lock);
 	left = dfi__open_target_release(&partitions->state, partition);
 	note_hand(partitions);
+	call_to_report(partitions);
 	pthread_mutex_unlock(&seats->lock);
 	return left;
 }
@@ -275,6 +298,94 @@ bool dfi__partitions_left(struct partitions *partitions)
 	partitions->left |= !partitions->state.seats->evicted &&
 	    dfi__open_target_has_left(&partitions->state);
 	return partitions->left;
+}
+
+/* ---- With replay --------------------------------------------------------- */
+
+const struct keyed_target *dfi__partitions_state(
+    const struct partitions *partitions)
+{
+	return &partitions->state;
+}
+
+bool dfi__partitions_take(struct partitions *partitions, uint32_t partition,
+    const uint64_t *positions)
+{
+	struct seat_watch *seats = &partitions->pairs->seats;
+	uint32_t i;
+	bool taken;
+
+	pthread_mutex_lock(&seats->lock);
+	taken = dfi__open_target_take(&partitions->state, partition);
+	for (i = 0; taken && i < seats->n_others; i++)
+		dfi__open_inputs_take(dfi__acks_of(partitions->acks, i),
+		    partition, positions ? positions[i] : 0);
+	note_hand(partitions);
+	call_to_report(partitions);
+	pthread_mutex_unlock(&seats->lock);
+	return taken;
+}
+
+bool dfi__partitions_epoch(
+    struct partitions *partitions, uint32_t partition, uint64_t *epoch)
+{
+	struct seat_watch *seats = &partitions->pairs->seats;
+	bool here;
+
+	pthread_mutex_lock(&seats->lock);
+	here = partitions->state.states[partition] >= OPEN_GAINED;
+	*epoch = partitions->state.epochs[partition];
+	pthread_mutex_unlock(&seats->lock);
+	return here;
+}
+
+/* Under the lock, which it gives up in between. */
+static int report_one(
+    struct partitions *partitions, uint32_t source, uint8_t *bytes)
+{
+	struct seat_watch *seats = &partitions->pairs->seats;
+	int ret;
+
+	dfi__open_positions_encode(
+	    dfi__acks_of(partitions->acks, source), &partitions->state, bytes);
+	pthread_mutex_unlock(&seats->lock);
+	ret = dfi__tables_watch_positions(seats, source, bytes,
+	    dfi__open_positions_bytes(seats->flow->partitions));
+	pthread_mutex_lock(&seats->lock);
+	return ret;
+}
+
+static int report(struct partitions *partitions)
+{
+	struct seat_watch *seats = &partitions->pairs->seats;
+	uint8_t *bytes;
+	uint32_t i;
+	int ret = 0;
+
+	if (!partitions->reports)
+		return 0;
+	bytes = malloc(dfi__open_positions_bytes(seats->flow->partitions));
+	if (!bytes)
+		return -EAGAIN;
+	partitions->reports = false;
+	for (i = 0; !ret && i < seats->n_others; i++)
+		if (seat_watch_holder(seats, i))
+			ret = report_one(partitions, i, bytes);
+	free(bytes);
+	partitions->reports |= ret < 0;
+	return ret;
+}
+
+void dfi__partitions_withdraw(struct partitions *partitions)
+{
+	uint32_t i;
+
+	if (!partitions || !partitions->acks)
+		return;
+	for (i = 0; i < partitions->pairs->seats.n_others; i++)
+		if (dfi__acks_is_known(partitions->acks, i))
+			dfi__tables_watch_withdraw(
+			    &partitions->pairs->seats, i);
 }
 
 /* ---- On the helper ------------------------------------------------------- */
@@ -317,6 +428,8 @@ int64_t dfi__partitions_tend(struct partitions *partitions)
 	ret = put_key(partitions, &partitions->hands, put_hand);
 	if (!ret)
 		ret = put_key(partitions, &partitions->leaves, put_leave);
+	if (!ret)
+		ret = report(partitions);
 	pthread_mutex_unlock(&seats->lock);
 	if (!ret)
 		ret = dfi__tables_watch_propose(seats, &partitions->cleaned);
@@ -342,6 +455,14 @@ int dfi_target_leave(struct dfi_target *target)
 	return 0;
 }
 
+int dfi__partitions_no_such(const struct dfi_target *target, uint32_t partition)
+{
+	return dfi__fail(-ERANGE,
+	    "flow '%s': %s %u: partition %u: the flow has %u, numbered from 0",
+	    target->flow.name, TARGET_ID(target), partition,
+	    target->flow.partitions);
+}
+
 int dfi_partition_release(struct dfi_target *target, uint32_t partition)
 {
 	TARGET_CALL(target, TARGET_SHARED(target));
@@ -350,13 +471,14 @@ int dfi_partition_release(struct dfi_target *target, uint32_t partition)
 
 	if (ret < 0)
 		return ret;
-	if (!target->flow.partitions || partition >= target->flow.partitions)
-		return dfi__fail(-ERANGE,
-		    "flow '%s': %s %u: partition %u: the flow has %u, numbered "
-		    "from 0",
-		    target->flow.name, TARGET_ID(target), partition,
-		    target->flow.partitions);
+	if (partition >= target->flow.partitions)
+		return dfi__partitions_no_such(target, partition);
 	open = open_target(target);
+	if (open->acks && dfi__acks_are_due(open->acks))
+		return dfi__fail(-EBUSY,
+		    "flow '%s': %s %u: partition %u: acknowledge all that was "
+		    "consumed before you release it (dfi_target_ack())",
+		    target->flow.name, TARGET_ID(target), partition);
 	return dfi__partitions_release(open->partitions, partition)
 	    ? 0
 	    : dfi__fail(-EINVAL,

@@ -11,10 +11,11 @@
 #include "flows/open/target.h"
 #include "pairs.h"
 
+struct dfi_target;
 struct partitions;
 
-/* Once the seat is there. NULL: no memory. free: NULL is allowed. */
-struct partitions *dfi__partitions_new(struct pairs *pairs, bool events);
+/* Once the seat is there: -ENOMEM. free: NULL is allowed. */
+int dfi__partitions_open(struct dfi_target *target);
 void dfi__partitions_free(struct partitions *partitions);
 
 /*
@@ -48,6 +49,23 @@ void dfi__partitions_leave(struct partitions *partitions);
 
 /* Under the lock: whether that is done. From then on it takes nothing. */
 bool dfi__partitions_left(struct partitions *partitions);
+
+/*
+ * With replay. withdraw: the target closes (NULL is allowed). state: under the
+ * lock. take: false: the partition was not gained. epoch: false: it is not
+ * here.
+ */
+void dfi__partitions_withdraw(struct partitions *partitions);
+const struct keyed_target *dfi__partitions_state(
+    const struct partitions *partitions);
+bool dfi__partitions_take(struct partitions *partitions, uint32_t partition,
+    const uint64_t *positions);
+bool dfi__partitions_epoch(
+    struct partitions *partitions, uint32_t partition, uint64_t *epoch);
+
+/* -ERANGE. */
+int dfi__partitions_no_such(
+    const struct dfi_target *target, uint32_t partition);
 
 /* For struct pairs_ops.tend of targets. */
 int64_t dfi__partitions_tend(struct partitions *partitions);

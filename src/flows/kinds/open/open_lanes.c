@@ -124,6 +124,7 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 	struct open_source *open = open_source(source);
 	struct dfi_source *end = open->ends[seat];
 	uint32_t lane = lane_of(source, seat);
+	int ret = 0;
 	uint64_t n;
 	bool closed;
 
@@ -133,7 +134,8 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 	closed = writer_closed(&end->rings[0]);
 	if (!end->status)
 		n += source_filled(end, 0) / source->head.tuple_size;
-	open->dropped += n;
+	if (source->flow.on_loss != DFI_ON_LOSS_REPLAY)
+		open->dropped += n;
 	if (open->news)
 		note_end(&open->news[seat],
 		    was_evicted(open, seat) ? DFI_EVICTED
@@ -144,8 +146,10 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 		: source->flow.on_loss == DFI_ON_LOSS_FAIL && (n || !closed))
 		return dfi__source_fail(
 		    source, dfi__peers_lost(&end->targets, 0));
+	if (source->flow.on_loss == DFI_ON_LOSS_REPLAY)
+		ret = dfi__replay_take_back(source, seat);
 	retire(source, seat);
-	return 0;
+	return ret;
 }
 
 static int evicted(struct dfi_source *source)
@@ -190,6 +194,23 @@ int dfi__open_drop_lost(struct dfi_source *source)
 	return ret;
 }
 
+int dfi__open_lock(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	int ret;
+
+	for (;;) {
+		ret = dfi__open_drop_lost(source);
+		if (ret < 0)
+			return ret;
+		pthread_mutex_lock(&open->pairs.seats.lock);
+		if (likely(!open->keyed || !open->keyed->replays) ||
+		    !dfi__replay_note_gone(open))
+			return 0;
+		pthread_mutex_unlock(&open->pairs.seats.lock);
+	}
+}
+
 int dfi__open_adopt(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
@@ -201,10 +222,9 @@ int dfi__open_adopt(struct dfi_source *source)
 	if (changes == open->seen)
 		return 0;
 	open->seen = changes;
-	ret = dfi__open_drop_lost(source);
+	ret = dfi__open_lock(source);
 	if (ret < 0)
 		return ret;
-	pthread_mutex_lock(&seats->lock);
 	for (i = 0; i < open_seats(source); i++)
 		dfi__open_take(open, i);
 	gone = seats->seats.evicted;

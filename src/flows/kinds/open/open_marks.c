@@ -127,6 +127,11 @@ int dfi__open_mark(struct dfi_source *source, uint64_t mark)
 {
 	int ret;
 
+	if (source->flow.input_position)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': %s %u: mark: in this version sources of flows "
+		    "with DFI_ON_LOSS_REPLAY have no marks",
+		    source->flow.name, SOURCE_ID(source));
 	keyed_enter(open_source(source));
 	ret = mark_all(source, mark);
 	keyed_leave(open_source(source));

@@ -51,6 +51,9 @@ struct open_source {
 
 #define EVICTING INT64_MAX
 
+/* Instead of a seat: what a wait is for, all acknowledgements. */
+#define OPEN_ALL_SEATS UINT32_MAX
+
 /* The ring of a seat's target has room, or has none. */
 static inline void open_note_room(
     struct open_source *open, uint32_t seat, bool has_room)
@@ -99,6 +102,13 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat);
 
 /* Give up all that have left: 0, or a sticky error. */
 int dfi__open_drop_lost(struct dfi_source *source);
+
+/*
+ * The same, and take the lock of the seats: 0. With replay, a seat has no other
+ * holder then than its end: what lies in the ring of one that has gone comes
+ * before all that goes to the next one.
+ */
+int dfi__open_lock(struct dfi_source *source);
 
 /* Under the lock: take over a pair with the holder of a seat, if it is ready.
  */

@@ -16,7 +16,7 @@
 #include "flows/kinds/combine/combine.h"
 #include "flows/kinds/kinds.h"
 #include "open.h"
-#include "open_target.h"
+#include "acks.h"
 
 /* Segments of one ring in a row, before the target looks at the others. */
 #define FAIR_SEGMENTS 16
@@ -94,6 +94,8 @@ static void take_pair(struct open_target *open, uint32_t seat)
 	if (open->target->marks)
 		(void)dfi__open_watermark_join(
 		    &open->target->marks->watermark, seat, 0);
+	if (open->acks)
+		dfi__acks_join(open, taken);
 	if (!taken->end->readers[0].awaits_mark)
 		add_joined(open, taken, 0);
 }
@@ -304,6 +306,9 @@ static int take_from(struct dfi_target *target, uint32_t i)
 		target->head.next = end->head.next;
 		target->head.end = end->head.end;
 		target->head.source = open->taken[i].seat;
+		if (unlikely(open->acks != NULL))
+			dfi__acks_lent(open, &open->taken[i], end->head.next,
+			    (uint64_t)(end->head.end - end->head.next));
 		owned_add(&target->segments, 1);
 		owned_add(&target->readers[0].total,
 		    (uint64_t)(end->head.end - end->head.next) /
@@ -311,6 +316,9 @@ static int take_from(struct dfi_target *target, uint32_t i)
 		return 1;
 	}
 	see_mark(open, i);
+	if (unlikely(open->acks != NULL) &&
+	    dfi__acks_passed(open, &open->taken[i]) < 0)
+		return dfi__target_fail(target, -ECONNRESET);
 	if (ret == -EAGAIN)
 		return 0;
 	if (ret == -ENOMSG)
@@ -387,12 +395,14 @@ static int check_end(struct dfi_target *target)
 	return 1;
 }
 
-static void give_back(struct dfi_target *target)
+void dfi__open_target_give_back(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
 
 	target->head.next = target->head.end = NULL;
 	if (open->current < open->n_taken) {
+		if (unlikely(open->acks != NULL))
+			dfi__acks_gave_back(open, &open->taken[open->current]);
 		target_give_back(open->taken[open->current].end);
 		see_mark(open, open->current);
 	}
@@ -411,7 +421,7 @@ int dfi__open_target_next(struct dfi_target *target)
 	uint32_t i;
 	int ret;
 
-	give_back(target);
+	dfi__open_target_give_back(target);
 	for (;;) {
 		if (target_aborted(target))
 			return dfi__target_give_up(target);
@@ -429,10 +439,12 @@ int dfi__open_target_next(struct dfi_target *target)
 		    pairs_changes(&open->pairs) != open->seen)
 			continue;
 		ret = check_end(target);
-		if (ret > 0)
-			ret = dfi__open_target_wait(target);
-		else
+		if (ret <= 0)
 			return ret;
+		ret = unlikely(open->acks != NULL) ? dfi__acks_check(target)
+						   : 0;
+		if (!ret)
+			ret = dfi__open_target_wait(target);
 		if (ret < 0)
 			return ret;
 	}
@@ -475,6 +487,9 @@ static int init(struct dfi_target *target)
 	if (!open->taken || !target->readers ||
 	    (target->flags & DFI_EVENTS && !open->events))
 		return no_memory(target);
+	ret = dfi__acks_open(target);
+	if (ret < 0)
+		return ret;
 	ret = target->flow.kind == DFI_COMBINE
 	    ? dfi__combine_open(target, &dfi__open_fold_intake)
 	    : dfi__marks_open(target, false);
@@ -483,23 +498,6 @@ static int init(struct dfi_target *target)
 	if (target->flags & DFI_NONBLOCK)
 		return 0;
 	return dfi__notify_new(&open->notify);
-}
-
-/* The seat is there. */
-static int init_partitions(struct dfi_target *target)
-{
-	struct open_target *open = open_target(target);
-	struct seat_watch *seats = &open->pairs.seats;
-
-	open->partitions = dfi__partitions_new(
-	    &open->pairs, target->flags & DFI_EVENTS);
-	if (!open->partitions)
-		return no_memory(target);
-	pthread_mutex_lock(&seats->lock);
-	atomic_publish(&open->helped, open->partitions);
-	seat_watch_call(seats);
-	pthread_mutex_unlock(&seats->lock);
-	return 0;
 }
 
 static void free_target(struct dfi_target *target)
@@ -511,6 +509,7 @@ static void free_target(struct dfi_target *target)
 		if (open->pairs.of)
 			dfi__pairs_close(&open->pairs);
 		dfi__partitions_free(open->partitions);
+		dfi__acks_free(open->acks);
 		dfi__notify_free(open->notify);
 		free(open->taken);
 		free(open->events);
@@ -531,6 +530,7 @@ void dfi__open_target_leave(struct dfi_target *target)
 
 	dfi__pairs_stop(&open->pairs);
 	dfi__open_target_return_all(target);
+	dfi__partitions_withdraw(open->partitions);
 	dfi__stats_remove(dfi, &target->stats);
 	dfi__handle_retire(target);
 	free_target(target);
@@ -563,7 +563,7 @@ int dfi__open_target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 		ret = dfi__pairs_open(&open_target(target)->pairs, dfi,
 		    &target->flow, OPEN_TARGET, index, deadline);
 	if (!ret && target->flow.partitions)
-		ret = init_partitions(target);
+		ret = dfi__partitions_open(target);
 	if (ret < 0) {
 		free_target(target);
 		return dfi__error_keep(ret);

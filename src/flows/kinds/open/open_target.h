@@ -18,7 +18,13 @@ struct taken {
 	/* In a combiner flow: its last mark, and whether it waits there. */
 	uint64_t mark;
 	bool held;
+	/* With replay: the tuples of the segment in work; NULL: they count. */
+	const char *tuples;
+	uint64_t bytes;
+	uint64_t unacked; /* tuples that were given back */
 };
+
+struct acks;
 
 struct open_target {
 	struct pairs pairs;
@@ -32,6 +38,7 @@ struct open_target {
 	bool left;                     /* see dfi_target_leave() */
 	struct partitions *partitions; /* with routing by keys, or NULL */
 	_Atomic(struct partitions *) helped; /* the same, for the helper */
+	struct acks *acks;                   /* with replay, or NULL */
 	/* Not taken yet, the oldest first; only with DFI_EVENTS. */
 	struct dfi_event *events;
 	uint32_t n_events, first_event;
@@ -67,9 +74,10 @@ void dfi__open_target_return_all(struct dfi_target *target);
 
 /*
  * The most that one pass can add to no events, for each seat: its source may be
- * given up, the next one be taken, and end, and the watermark rise with each.
+ * given up, the next one be taken, ask for an acknowledgement and end, and the
+ * watermark rise with each.
  */
-#define OPEN_SEAT_EVENTS 6
+#define OPEN_SEAT_EVENTS 7
 
 /* Add one about a source, if it has joined by then. */
 void dfi__open_add_event(struct open_target *open, uint32_t type,
@@ -98,6 +106,9 @@ void dfi__open_fold_release(struct open_target *open, struct taken *taken);
 
 /* See struct intake_ops. */
 uint64_t dfi__open_fold_watermark(const struct dfi_target *target);
+
+/* Give the consumed segment back. */
+void dfi__open_target_give_back(struct dfi_target *target);
 
 /* Nothing is there: 0 to look again, or an error. */
 int dfi__open_target_wait(struct dfi_target *target);

@@ -70,6 +70,8 @@ void dfi__open_target_return_all(struct dfi_target *target)
 	struct dfi_target *end;
 	uint32_t i;
 
+	if (target->flow.input_position)
+		return;
 	for (i = 0; i < open->n_taken; i++) {
 		end = open->taken[i].end;
 		(void)dfi__reader_return_last(

@@ -18,7 +18,7 @@ struct lane_wait {
 static bool wants(const struct lane_wait *wait, uint32_t seat)
 {
 	return open_source(wait->source)->ends[seat] &&
-	    (wait->seat == seat ||
+	    (wait->seat == seat || wait->seat == OPEN_ALL_SEATS ||
 		wait->source->router.routing == DFI_ROUTE_ANY);
 }
 
@@ -32,7 +32,11 @@ static bool is_ready(void *arg)
 	uint32_t i;
 
 	keyed_enter(open);
-	for (i = 0; !ready && open->may_push && i < open_seats(source); i++)
+	if (!ready && wait->seat == OPEN_ALL_SEATS)
+		ready = dfi__replay_progressed(source);
+	for (i = 0; !ready && open->may_push && wait->seat != OPEN_ALL_SEATS &&
+	     i < open_seats(source);
+	     i++)
 		ready = wants(wait, i) &&
 		    (writer_credit(&open->ends[i]->rings[0]) != 0 ||
 			open_is_lost(open->ends[i]));
@@ -170,6 +174,11 @@ static int await_room(struct dfi_source *source, uint32_t seat, int64_t next)
 	source->wait_time.deadline = deadline;
 	if (there || clock_now_ns() >= next)
 		return 0;
+	if (seat == OPEN_ALL_SEATS)
+		return dfi__fail(-ETIMEDOUT,
+		    "flow '%s': %s %u: closed before its targets have "
+		    "acknowledged all tuples (dfi_target_ack())",
+		    source->flow.name, SOURCE_ID(source));
 	if (open->may_push && open->keyed && seat == open_seats(source))
 		return dfi__fail(-ETIMEDOUT,
 		    "flow '%s': %s %u: for %ld ms no target has taken over "

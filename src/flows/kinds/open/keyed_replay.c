@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source of a flow with replay: R1, R2 and R4 of docs/open-flows.md. What a
+ * target has not acknowledged lies in its ring, as the source sees it, until
+ * the source closes its end.
+ */
+#include "keyed.h"
+
+#include <string.h>
+#include <dfi/replay.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "buffers/layout/checksum.h"
+#include "flows/open/source.h"
+#include "transport/transport.h"
+
+/* How long a wait for the registry's news lasts before it looks at signals. */
+#define LOOK_NS (INT64_C(20) * NS_PER_MS)
+
+/* ---- What is not acknowledged -------------------------------------------- */
+
+/* The segments that a target has not given back, as the ring says by now. */
+static uint64_t unreturned(const struct writer *ring)
+{
+	/* Pairs with the publish in the transport's give_credit(). */
+	uint64_t left = ring->seq -
+	    atomic_observe(&writer_header(ring)->credit.consumed);
+
+	/* A count that makes no sense confirms nothing. */
+	return left <= ring->geometry.segment_count
+	    ? left
+	    : min_u64(ring->seq, ring->geometry.segment_count);
+}
+
+/* The tuples of the segment that was sent so many segments ago. */
+static const char *sent_segment(
+    const struct writer *ring, uint64_t ago, uint64_t *bytes)
+{
+	const struct ring_geometry *g = &ring->geometry;
+	uint64_t slot = (ring->slot + g->segment_count - ago) %
+	    g->segment_count;
+	const char *tuples = ring->remote->ring +
+	    slot_offset(g, (uint32_t)slot) + g->payload_offset;
+
+	*bytes = segment_header(g, tuples)->records;
+	/* The target can write there. */
+	if (*bytes > g->segment_bytes)
+		*bytes = g->segment_bytes;
+	*bytes -= *bytes % g->tuple_size;
+	return tuples;
+}
+
+/* The bytes of tuples in the last segments of a ring. */
+static uint64_t tuple_bytes(const struct writer *ring, uint64_t segments)
+{
+	uint64_t total = 0, bytes;
+
+	for (; segments; segments--) {
+		(void)sent_segment(ring, segments, &bytes);
+		total += bytes;
+	}
+	return total;
+}
+
+/* Those of the segment that an end has begun. */
+static uint64_t begun_bytes(const struct dfi_source *end)
+{
+	return end->status ? 0 : source_filled(end, 0);
+}
+
+/* ---- Taking back -----------------------------------------------------------
+ */
+
+/* What is being put in front of the tuples that wait. */
+struct taken_back {
+	struct dfi_source *source;
+	char *to;
+	uint32_t *of;
+	uint64_t left; /* bytes */
+};
+
+static void put_back(
+    struct taken_back *back, const char *tuples, uint64_t bytes)
+{
+	struct dfi_source *source = back->source;
+	uint64_t at, size = source->head.tuple_size;
+
+	bytes = min_u64(bytes, back->left);
+	for (at = 0; at < bytes; at += size) {
+		memcpy(back->to, tuples + at, size);
+		*back->of = dfi__route(&source->router, back->to);
+		dfi__open_source_wait(
+		    &open_source(source)->keyed->state, *back->of);
+		back->to += size;
+		back->of++;
+	}
+	back->left -= bytes;
+}
+
+/* Make room in front of the tuples that wait. */
+static int make_room(struct dfi_source *source, uint32_t seat, uint64_t bytes)
+{
+	struct keyed *keyed = open_source(source)->keyed;
+	size_t size = source->head.tuple_size;
+	uint64_t n = bytes / size;
+
+	if (!dfi__keyed_reserve(source, keyed->n_held + n))
+		return dfi__source_fail(source,
+		    dfi__fail(-ENOMEM,
+			"flow '%s': %s %u: target %u is lost, and there is no "
+			"memory for its %lu tuples, which are to be sent again",
+			source->flow.name, SOURCE_ID(source), seat,
+			(unsigned long)n));
+	memmove(keyed->held + bytes, keyed->held, keyed->n_held * size);
+	memmove(keyed->held_of + n, keyed->held_of,
+	    keyed->n_held * sizeof(keyed->held_of[0]));
+	keyed->n_held += (uint32_t)n;
+	return 0;
+}
+
+int dfi__replay_take_back(struct dfi_source *source, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	const struct dfi_source *end = open->ends[seat];
+	const struct writer *ring = &end->rings[0];
+	/* Once: a target that wakes up may acknowledge meanwhile. */
+	uint64_t segments = unreturned(ring);
+	uint64_t begun = begun_bytes(end), bytes;
+	struct taken_back back = {
+		.source = source,
+		.left = tuple_bytes(ring, segments) + begun,
+	};
+	const char *tuples;
+	int ret;
+
+	if (!back.left)
+		return 0;
+	ret = make_room(source, seat, back.left);
+	if (ret < 0)
+		return ret;
+	back.to = open->keyed->held;
+	back.of = open->keyed->held_of;
+	for (; segments; segments--) {
+		tuples = sent_segment(ring, segments, &bytes);
+		put_back(&back, tuples, bytes);
+	}
+	put_back(&back, end->writers[0].segment, begun);
+	/* Such a ring can't be believed. */
+	return !back.left
+	    ? 0
+	    : dfi__source_fail(source,
+		  dfi__fail(-EBADMSG,
+		      "flow '%s': %s %u: the ring of target %u, which is lost, "
+		      "has changed",
+		      source->flow.name, SOURCE_ID(source), seat));
+}
+
+bool dfi__replay_note_gone(struct open_source *open)
+{
+	const struct seat_watch *seats = &open->pairs.seats;
+	bool found = false;
+	uint32_t i;
+
+	for (i = 0; i < open_seats(open->source); i++) {
+		if (!open->ends[i] ||
+		    seat_watch_holder(seats, i) == open->taken[i]->incarnation)
+			continue;
+		atomic_set(&open->taken[i]->stale, true);
+		found = true;
+	}
+	return found;
+}
+
+/* ---- The end ---------------------------------------------------------------
+ */
+
+static bool is_acknowledged(const struct dfi_source *end)
+{
+	const struct writer *ring = &end->rings[0];
+
+	return !begun_bytes(end) && !tuple_bytes(ring, unreturned(ring));
+}
+
+void dfi__replay_ask(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	struct keyed *keyed = open->keyed;
+	struct dfi_source *end;
+	uint32_t i;
+
+	for (i = 0; i < open_seats(source); i++) {
+		end = open->ends[i];
+		if (!end || open_is_lost(end) || is_acknowledged(end) ||
+		    (keyed->asked[i] == end->rings[0].seq && !begun_bytes(end)))
+			continue;
+		if (dfi__keyed_say(source, end, 0, SEGMENT_ASKS))
+			keyed->asked[i] = end->rings[0].seq;
+		else
+			keyed->needs_room = true;
+	}
+}
+
+/* The segments that all targets have given back. */
+static uint64_t returned(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	struct remote *remote;
+	uint64_t total = 0;
+	uint32_t i;
+
+	for (i = 0; i < open_seats(source); i++) {
+		if (!open->ends[i])
+			continue;
+		remote = open->ends[i]->rings[0].remote;
+		if (!remote->in_place)
+			(void)remote->transport->ops->ring.progress(remote);
+		total += open->ends[i]->rings[0].seq -
+		    unreturned(&open->ends[i]->rings[0]);
+	}
+	return total;
+}
+
+bool dfi__replay_progressed(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i;
+
+	for (i = 0; i < open_seats(source); i++)
+		if (open->ends[i] && open_is_lost(open->ends[i]))
+			return true;
+	return returned(source) != open->keyed->acked;
+}
+
+static bool all_acknowledged(const struct open_source *open)
+{
+	uint32_t i;
+
+	for (i = 0; i < open_seats(open->source); i++)
+		if (open->ends[i] && !is_acknowledged(open->ends[i]))
+			return false;
+	return !open->keyed->n_held;
+}
+
+int dfi__replay_await(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	struct keyed *keyed = open->keyed;
+	int ret;
+
+	keyed->closing = true;
+	for (;;) {
+		ret = source_check(source);
+		if (!ret)
+			ret = dfi__open_adopt(source);
+		if (ret < 0)
+			return ret;
+		keyed->acked = returned(source);
+		(void)dfi__keyed_send_pushed(source);
+		if (all_acknowledged(open))
+			return 0;
+		dfi__replay_ask(source);
+		if (keyed->n_held)
+			ret = dfi__open_expect_some(source, open_seats(source));
+		if (!ret)
+			ret = dfi__open_await_room(source, OPEN_ALL_SEATS);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+/* ---- A source that has returned --------------------------------------------
+ */
+
+/* Under the lock, which it gives up meanwhile. */
+static void await_news(struct seat_watch *seats)
+{
+	struct timespec at = deadline_timespec(clock_now_ns() + LOOK_NS);
+
+	pthread_cond_timedwait(&seats->changed, &seats->lock, &at);
+}
+
+static bool resume(
+    struct seat_watch *seats, uint64_t *lowest, uint64_t *positions, uint32_t n)
+{
+	if (!dfi__open_resume_lowest(
+		seats->resume, seats->tables, &seats->seats, lowest))
+		return false;
+	if (n)
+		memcpy(positions, seats->resume->positions,
+		    n * sizeof(positions[0]));
+	return true;
+}
+
+static int refuse_resume(
+    const struct dfi_source *source, const uint64_t *lowest, uint32_t n)
+{
+	if (!source->flow.input_position)
+		return dfi__fail(-EPROTOTYPE,
+		    "flow '%s': %s %u: dfi_source_resume: the flow was not "
+		    "created with DFI_ON_LOSS_REPLAY",
+		    source->flow.name, SOURCE_ID(source));
+	if (!lowest)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s %u: dfi_source_resume: lowest is NULL",
+		    source->flow.name, SOURCE_ID(source));
+	return n && n != source->flow.partitions
+	    ? dfi__fail(-EINVAL,
+		  "flow '%s': %s %u: dfi_source_resume: room for %u positions, "
+		  "but the flow has %u partitions",
+		  source->flow.name, SOURCE_ID(source), n,
+		  source->flow.partitions)
+	    : 0;
+}
+
+static int no_answer(const struct dfi_source *source)
+{
+	if (source->flags & DFI_NONBLOCK)
+		return dfi__fail_text(-EAGAIN,
+		    "not all targets have said yet what they have "
+		    "acknowledged");
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': %s %u: for %ld ms not all partitions were taken "
+	    "(dfi_partition_take()), or a target has not said what it has "
+	    "acknowledged",
+	    source->flow.name, SOURCE_ID(source),
+	    (long)(source->wait_time.timeout_ns / NS_PER_MS));
+}
+
+int dfi_source_resume(struct dfi_source *source, uint64_t *lowest,
+    uint64_t *positions, uint32_t n)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	struct seat_watch *seats;
+	int64_t deadline;
+	bool known;
+	int ret = dfi__source_check_free(source);
+
+	if (!ret)
+		ret = refuse_resume(source, lowest, positions ? n : 0);
+	if (ret < 0)
+		return ret;
+	seats = &open_source(source)->pairs.seats;
+	deadline = wait_deadline(&source->wait_time, clock_now_ns());
+	for (;;) {
+		pthread_mutex_lock(&seats->lock);
+		known = resume(seats, lowest, positions, positions ? n : 0);
+		if (!known && !(source->flags & DFI_NONBLOCK))
+			await_news(seats);
+		pthread_mutex_unlock(&seats->lock);
+		if (known)
+			return 0;
+		if (source_aborted(source))
+			return dfi__source_give_up(source);
+		if (source_interrupted(source))
+			return dfi__source_interrupted(source);
+		if (source->flags & DFI_NONBLOCK || clock_now_ns() >= deadline)
+			return no_answer(source);
+	}
+}
