@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_ofi_programs.sh BIN_DIR TEST_DIR [SECONDS]: programs on two hosts with an Ethernet
-# between them and no RDMA: the radix join, the aggregate and the store. They know the
-# registry's address and key, and nothing else. Their answers are those of one host; those
+# between them and no RDMA: a service and its client, the radix join, the aggregate and the
+# store. They know the registry's address and key, and nothing else. Their answers are those of one host; those
 # of the store, which has load for SECONDS (default 1), are linearizable. So they are over
 # a network that delays packets by 20 ms and loses 1 % of them. When it is cut, all say so
 # in time, and what is left of the store serves.
@@ -82,6 +82,24 @@ aggregate() # NETWORK
 	echo "$name: $(wc -l < two.csv) rows, as in one host"
 }
 
+# A client may give up requests on a busy machine; then another one asks.
+service()
+{
+	local server deadline=$(($(now_ms) + 60000))
+
+	at b -- "$bin/rpc-server" > rpc.out 2> rpc.err &
+	server=$!
+	until_has rpc.out '^ready' 60000
+	until (at a -- "$bin/rpc-client" 10) > client.out 2> client.err; do
+		grep -q 'timed out' client.out || fail "rpc: exit status $?"
+		[ "$(now_ms)" -lt $deadline ] || fail "rpc: $(cat client.out)"
+	done
+	kill $server
+	wait $server || fail "rpc: the other host: exit status $?"
+	grep -q 'ofi: provider tcp' rpc.err || fail "rpc: not by TCP"
+	echo "rpc: $(cat client.out)"
+}
+
 # Three replicas, one in $here, which also has the registry, and clients in $there.
 store_start() # NETWORK HEARTBEAT_MS ELECTION_MS
 {
@@ -141,6 +159,7 @@ awk 'BEGIN { srand(1); print "k,v,w"
 	for (i = 0; i < 20000; i++)
 		printf "k%d,%s,%d\n", rand() * 300, i % 19 ? rand() * 100 : "", i }' > rows.csv
 registry_start 10.77.9.1
+service
 settings=() # of the store
 join ethernet --inner 200K --outer 300K --selectivity 0.5
 aggregate ethernet
