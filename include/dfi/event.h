@@ -54,8 +54,17 @@ struct dfi_event {
 	uint64_t value;
 	uint64_t epoch;     /* of the table of owners; rises with each */
 	uint32_t partition; /* of DFI_GAINED and DFI_LEAVING */
-	uint32_t spare;     /* 0 */
+	uint32_t flags;     /* DFI_NO_BARRIER */
 	uint64_t reserved[1];
+};
+
+enum {
+	/*
+	 * Of DFI_MARK at a target with DFI_ALIGN: something behind that mark
+	 * was taken before. A source was gone, and what it had left was in the
+	 * way of its seat's next holder; or partitions moved meanwhile.
+	 */
+	DFI_NO_BARRIER = 1,
 };
 
 /*

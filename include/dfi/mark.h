@@ -17,6 +17,19 @@ struct dfi_target;
 
 #define DFI_NO_MARK UINT64_MAX /* no mark's value */
 
+enum {
+	/*
+	 * In dfi_target_attr.flags, with DFI_EVENTS: align the sources, as for
+	 * checkpoints. The target takes nothing behind a source's mark before
+	 * the watermark is there; meanwhile that source waits when its ring is
+	 * full. So at an event DFI_MARK the target has had all that each source
+	 * pushed before its first mark that is not below the watermark, and
+	 * nothing behind that. A source that has ended or is lost holds up
+	 * nobody. -EINVAL: an ordered flow, in which marks have their place.
+	 */
+	DFI_ALIGN = 16,
+};
+
 /*
  * Tell all targets that have not cancelled that the tuples pushed so far are
  * all up to value, which rises from mark to mark (dfi_target_watermark()).

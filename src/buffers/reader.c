@@ -406,6 +406,19 @@ void dfi__reader_resume(struct reader *reader)
 	reader->held = false;
 }
 
+enum reader_end dfi__reader_fate(struct reader *reader)
+{
+	/* Pairs as in reader_end_marked(). */
+	uint64_t state = atomic_observe(&header(reader)->end.state);
+
+	if (!footer_is_end(state))
+		return READER_OPEN;
+	if (!(state & FOOTER_FLAG_ABORT))
+		return READER_ENDED;
+	reader->cause = (uint32_t)footer_used(state);
+	return READER_ABORTED;
+}
+
 void dfi__reader_close(struct reader *reader, enum ring_closed closed)
 {
 	give_credit(reader, closed);

@@ -55,7 +55,7 @@ struct reader {
 	/* The last input position in headers, not 0, and its table. */
 	uint64_t input, settled;
 	bool asks; /* the source waits for credit; for the owner */
-	bool held;
+	bool held; /* it is paused */
 	struct segment_footer nothing; /* its head while it is paused */
 	bool lossy; /* segments may be lost; reader_take() tells of it */
 	/* The gap that reader_take() told of last: first number and length. */
@@ -214,6 +214,12 @@ static inline int reader_release(struct reader *reader)
  */
 void dfi__reader_pause(struct reader *reader);
 void dfi__reader_resume(struct reader *reader);
+
+/*
+ * What the end mark says, whatever waits in front of it or is paused. Sets
+ * reader->cause of an abort.
+ */
+enum reader_end dfi__reader_fate(struct reader *reader);
 
 /* Tell the source that the target reads no more, and why. */
 void dfi__reader_close(struct reader *reader, enum ring_closed closed);

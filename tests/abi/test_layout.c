@@ -462,6 +462,7 @@ static void pin_targets(void)
 	PIN(dfi_event, value, 16, 8);
 	PIN(dfi_event, epoch, 24, 8);
 	PIN(dfi_event, partition, 32, 4);
+	PIN(dfi_event, flags, 36, 4);
 	PIN(dfi_event, reserved, 40, 8);
 
 	PIN_SIZE(dfi_gap, 24);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow_help.h"
+#include "mark_help.h"
 
 #define MAX_ENDS 4
 
@@ -57,59 +57,20 @@ static void push(struct dfi_source *source, uint32_t to, uint64_t number)
 	    dfi_source_push_to(source, to, &kv), 0, "%s", dfi_errmsg());
 }
 
-static uint64_t mark_value;
-static int mark_ret;
-
-static bool mark_has_room(void *source)
-{
-	mark_ret = dfi_source_mark(source, mark_value);
-	return mark_ret != -EAGAIN;
-}
-
-static void mark(struct dfi_source *source, uint64_t value)
-{
-	mark_value = value;
-	cr_assert(eventually(mark_has_room, source));
-	cr_assert_eq(mark_ret, 0, "%s", dfi_errmsg());
-}
-
-static uint64_t watermark(const struct dfi_target *target)
-{
-	uint64_t value = UINT64_MAX;
-
-	cr_assert_eq(
-	    dfi_target_watermark(target, &value), 0, "%s", dfi_errmsg());
-	return value;
-}
-
-/* The next is an event that tells of this watermark. */
-static void expect_mark(struct dfi_target *target, uint64_t value)
-{
-	struct dfi_event event;
-	const void *tuple;
-
-	cr_assert_eq(consume_soon(target, &tuple), -ENOMSG, "%s", dfi_errmsg());
-	/* It stays until it is taken. */
-	cr_assert_eq(dfi_target_consume(target, &tuple), -ENOMSG);
-	cr_assert_eq(dfi_target_event(target, &event), 0, "%s", dfi_errmsg());
-	cr_assert_eq(event.type, DFI_MARK);
-	cr_assert_eq(event.value, value, "%lu", (unsigned long)event.value);
-	cr_assert_eq(watermark(target), value);
-	assert_error(dfi_target_event(target, &event), -EAGAIN, "event");
-}
+static uint64_t expected_value;
 
 static bool has_watermark(void *target)
 {
 	const void *tuple;
 
 	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
-	return watermark(target) == mark_value;
+	return watermark_of(target) == expected_value;
 }
 
 /* Nothing comes but a mark, and the target gets no events. */
 static void expect_quiet_mark(struct dfi_target *target, uint64_t value)
 {
-	mark_value = value;
+	expected_value = value;
 	cr_assert(eventually(has_watermark, target));
 }
 
@@ -134,21 +95,21 @@ Test(marks, mark_comes_behind_what_was_pushed_before)
 	create(&attr);
 	target = open_with_events(0);
 	source = open_source(rig.other, "f", 0, 0);
-	cr_assert_eq(watermark(target), 0);
+	cr_assert_eq(watermark_of(target), 0);
 	push(source, 0, 1);
 	push(source, 0, 2);
-	mark(source, 10);
+	mark_soon(source, 10);
 	push(source, 0, 3);
 	cr_assert_eq(dfi_source_flush(source), 0);
 	expect_number(target, 1);
-	cr_assert_eq(watermark(target), 0);
+	cr_assert_eq(watermark_of(target), 0);
 	expect_number(target, 2);
 	expect_mark(target, 10);
 	expect_number(target, 3);
 	/* Without a tuple between them. */
-	mark(source, 11);
+	mark_soon(source, 11);
 	expect_mark(target, 11);
-	mark(source, UINT64_MAX - 1);
+	mark_soon(source, UINT64_MAX - 1);
 	expect_mark(target, UINT64_MAX - 1);
 	close_source(source);
 	end_target(target);
@@ -166,19 +127,19 @@ Test(marks, watermark_is_the_least_of_all_sources)
 		targets[i] = open_with_events(i);
 	for (i = 0; i < 2; i++)
 		sources[i] = open_source(rig.other, "f", i, 0);
-	mark(sources[0], 5);
+	mark_soon(sources[0], 5);
 	push(sources[0], 1, 1);
 	cr_assert_eq(dfi_source_flush(sources[0]), 0);
 	expect_number(targets[1], 1);
 	expect_nothing(targets[0]);
-	cr_assert_eq(watermark(targets[0]), 0);
-	mark(sources[1], 3);
+	cr_assert_eq(watermark_of(targets[0]), 0);
+	mark_soon(sources[1], 3);
 	for (i = 0; i < 2; i++)
 		expect_mark(targets[i], 3);
-	mark(sources[1], 9);
+	mark_soon(sources[1], 9);
 	for (i = 0; i < 2; i++)
 		expect_mark(targets[i], 5);
-	mark(sources[0], 20);
+	mark_soon(sources[0], 20);
 	for (i = 0; i < 2; i++)
 		expect_mark(targets[i], 9);
 	close_source(sources[1]);
@@ -200,13 +161,13 @@ Test(marks, source_that_has_ended_counts_no_more)
 	target = open_with_events(0);
 	for (i = 0; i < 2; i++)
 		sources[i] = open_source(rig.other, "f", i, 0);
-	mark(sources[0], 7);
+	mark_soon(sources[0], 7);
 	push(sources[1], 0, 1);
 	close_source(sources[1]);
 	/* Its tuples come first. */
 	expect_number(target, 1);
 	expect_mark(target, 7);
-	mark(sources[0], 8);
+	mark_soon(sources[0], 8);
 	expect_mark(target, 8);
 	close_source(sources[0]);
 	end_target(target);
@@ -222,11 +183,11 @@ Test(marks, watermark_stays_when_the_flow_has_ended)
 	create(&attr);
 	target = open_with_events(0);
 	source = open_source(rig.other, "f", 0, 0);
-	mark(source, 4);
+	mark_soon(source, 4);
 	close_source(source);
 	expect_mark(target, 4);
 	cr_assert_eq(consume_soon(target, &tuple), 0);
-	cr_assert_eq(watermark(target), 4);
+	cr_assert_eq(watermark_of(target), 4);
 	end_target(target);
 }
 
@@ -241,7 +202,7 @@ Test(marks, target_without_events_only_has_the_watermark)
 	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
 	source = open_source(rig.other, "f", 0, 0);
 	push(source, 0, 1);
-	mark(source, 4);
+	mark_soon(source, 4);
 	expect_number(target, 1);
 	expect_quiet_mark(target, 4);
 	assert_error(dfi_target_event(target, &event), -EINVAL, "DFI_EVENTS");
@@ -261,7 +222,7 @@ Test(marks, marks_must_rise)
 	source = open_source(rig.other, "f", 0, 0);
 	assert_error(dfi_source_mark(source, 0), -ERANGE, "flow 'f'",
 	    "source 0", "rise");
-	mark(source, 4);
+	mark_soon(source, 4);
 	assert_error(dfi_source_mark(source, 4), -ERANGE, "mark 4", "was 4");
 	assert_error(dfi_source_mark(source, 3), -ERANGE, "mark 3", "was 4");
 	assert_error(dfi_source_mark(source, DFI_NO_MARK), -ERANGE, "rise");
@@ -269,7 +230,7 @@ Test(marks, marks_must_rise)
 	assert_error(dfi_target_watermark(NULL, &value), -EINVAL, "NULL");
 	assert_error(dfi_target_watermark(target, NULL), -EINVAL, "NULL");
 	/* None of these is sticky. */
-	mark(source, 5);
+	mark_soon(source, 5);
 	close_source(source);
 	expect_mark(target, 4);
 	expect_mark(target, 5);
@@ -298,7 +259,7 @@ Test(marks, mark_is_for_all_targets_or_for_none)
 	cr_assert_eq(ret, -EAGAIN);
 	assert_error(dfi_source_mark(source, 1), -EAGAIN, "full");
 	expect_nothing(targets[0]);
-	cr_assert_eq(watermark(targets[0]), 0);
+	cr_assert_eq(watermark_of(targets[0]), 0);
 	for (i = 0; i < n; i++)
 		expect_number(targets[1], i);
 	/* The last credit may be on its way, and needs a look. */
@@ -336,7 +297,7 @@ Test(marks, mark_that_was_refused_and_not_repeated_fails_the_source)
 	cr_assert_eq(ret, -EAGAIN);
 	assert_error(dfi_source_close(source), -EAGAIN, "mark", "not repeated");
 	assert_error(dfi_target_consume(target, &tuple), -ECANCELED, "aborted");
-	cr_assert_eq(watermark(target), value - 1);
+	cr_assert_eq(watermark_of(target), value - 1);
 	cr_assert_eq(dfi_target_close(target), -ECANCELED);
 }
 
@@ -389,13 +350,13 @@ Test(marks, marks_are_not_for_targets_that_have_cancelled)
 	for (i = 0; i < 2; i++)
 		targets[i] = open_with_events(i);
 	source = open_source(rig.other, "f", 0, 0);
-	mark(source, 1);
+	mark_soon(source, 1);
 	cr_assert_eq(dfi_target_cancel(targets[1]), 0);
 	cr_assert_eq(dfi_target_close(targets[1]), 0);
 	expect_mark(targets[0], 1);
 	/* More than its ring could hold. */
 	for (value = 2; value < 20; value++) {
-		mark(source, value);
+		mark_soon(source, value);
 		expect_mark(targets[0], value);
 	}
 	close_source(source);
@@ -416,16 +377,16 @@ Test(marks, marks_of_a_source_that_aborts_come_before_its_end)
 	target = open_with_events(0);
 	for (i = 0; i < 2; i++)
 		sources[i] = open_source(rig.other, "f", i, 0);
-	mark(sources[0], 3);
+	mark_soon(sources[0], 3);
 	push(sources[1], 0, 1);
-	mark(sources[1], 2);
+	mark_soon(sources[1], 2);
 	dfi_source_abort(sources[1]);
 	cr_assert_eq(dfi_source_close(sources[1]), -ECANCELED);
 	expect_number(target, 1);
 	expect_mark(target, 2);
 	assert_error(consume_soon(target, &tuple), -ECANCELED, "aborted");
 	/* Its watermark is not that of the other. */
-	cr_assert_eq(watermark(target), 2);
+	cr_assert_eq(watermark_of(target), 2);
 	close_source(sources[0]);
 	cr_assert_eq(dfi_target_close(target), -ECANCELED);
 }
@@ -463,7 +424,7 @@ Test(marks, cursors_and_spans_end_with_a_mark)
 	assert_error(dfi_source_mark(source, 1), -EBUSY, "cursor");
 	cr_assert_eq(dfi_source_cursor_close(cursor), 0);
 	cr_assert_eq(dfi_source_claim(source, 0, &span), 0);
-	mark(source, 1);
+	mark_soon(source, 1);
 	assert_error(dfi_source_commit(source, &span, 1), -EINVAL, "span");
 	expect_mark(target, 1);
 	cr_assert_eq(dfi_source_close(source), -EINVAL);
@@ -483,7 +444,7 @@ Test(marks, cursor_of_a_target_stops_at_an_event)
 	target = open_target(rig.dfi, "f", 0, DFI_EVENTS);
 	source = open_source(rig.other, "f", 0, 0);
 	push(source, 0, 1);
-	mark(source, 1);
+	mark_soon(source, 1);
 	push(source, 0, 2);
 	close_source(source);
 	cursor = dfi_target_cursor_open(target, sizeof(struct kv));
@@ -512,7 +473,7 @@ Test(marks, descriptor_reports_marks)
 	source = open_source(rig.other, "f", 0, 0);
 	pollfd.fd = dfi_target_fd(target);
 	expect_nothing(target);
-	mark(source, 1);
+	mark_soon(source, 1);
 	while ((ret = dfi_target_consume(target, &tuple)) == -EAGAIN)
 		cr_assert_eq(poll(&pollfd, 1, (int)LONG_MS), 1);
 	cr_assert_eq(ret, -ENOMSG);
@@ -536,7 +497,7 @@ Test(marks, member_of_a_group_goes_on_after_its_event)
 	target = open_target(rig.dfi, "f", 0, DFI_EVENTS);
 	cr_assert_eq(dfi_target_group_add(group, target, NULL), 0);
 	source = open_source(rig.other, "f", 0, 0);
-	mark(source, 1);
+	mark_soon(source, 1);
 	push(source, 0, 2);
 	close_source(source);
 	cr_assert_eq(dfi_target_group_consume_batch(group, &batch), -ENOMSG);
@@ -583,7 +544,7 @@ static void run_shape(
 			cr_assert_eq(dfi_source_push_to(source, to, tuple), 0,
 			    "%s", dfi_errmsg());
 		}
-		mark(source, UINT64_C(0x0102030405060700) + i);
+		mark_soon(source, UINT64_C(0x0102030405060700) + i);
 		for (t = 0; t < 2; t++) {
 			for (n = 0; (!t || to) && n < i % 3; n++) {
 				cr_assert_eq(consume_soon(targets[t], &got), 1,
@@ -666,7 +627,7 @@ Test(marks, marks_go_to_targets_outside_of_the_set)
 	cr_assert_eq(dfi_source_choose(source, 1), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_source_push_to(source, DFI_ALL_TARGETS, &kv), 0, "%s",
 	    dfi_errmsg());
-	mark(source, 1);
+	mark_soon(source, 1);
 	/* The set is the same as before. */
 	kv = numbered_kv(6);
 	cr_assert_eq(dfi_source_push_to(source, DFI_ALL_TARGETS, &kv), 0);
@@ -685,13 +646,16 @@ struct end {
 	pthread_t thread;
 	uint32_t index, n_sources, n_targets, kind, linger_us;
 	uint64_t seed, count;
-	bool events;
+	bool events, align;
 	const char *error;
 };
 
 #define TIMES 300
 
-/* Each time has a few tuples of that time, and often a mark behind them. */
+/*
+ * Each time has a few tuples of that time, and often a mark behind them, or
+ * always.
+ */
 static const char *push_times(struct end *end, struct dfi_source *source)
 {
 	struct rng rng = { mix(end->seed, end->index) };
@@ -711,7 +675,8 @@ static const char *push_times(struct end *end, struct dfi_source *source)
 		}
 		if (rng_below(&rng, 4) == 0 && dfi_source_flush(source))
 			return "flush";
-		if (rng_below(&rng, 2) && dfi_source_mark(source, t))
+		if ((end->align || rng_below(&rng, 2)) &&
+		    dfi_source_mark(source, t))
 			return "mark";
 	}
 	return dfi_source_mark(source, TIMES + 1) ? "last mark" : NULL;
@@ -759,6 +724,8 @@ static const char *take_times(struct end *end, struct dfi_target *target)
 			kv = tuple;
 			if (kv->val <= now || kv->val < last[kv->key])
 				return "a tuple is behind its mark";
+			if (end->align && kv->val > now + 1)
+				return "a tuple is in front of its barrier";
 			last[kv->key] = kv->val;
 			end->count++;
 			if (end->events && now != before)
@@ -778,7 +745,8 @@ static void *run_target(void *arg)
 	struct dfi_target *target;
 
 	attr.stall_timeout_ms = LONG_MS;
-	attr.flags = end->events ? DFI_EVENTS : 0;
+	attr.flags = (end->events ? DFI_EVENTS : 0) |
+	    (end->align ? DFI_ALIGN : 0);
 	if (dfi_target_open(rig.dfi, "f", end->index, &attr, &target)) {
 		end->error = "open";
 		return NULL;
@@ -797,7 +765,7 @@ static void run_random(uint64_t seed)
 	    1 + rng_below(&rng, MAX_ENDS), 1 + rng_below(&rng, MAX_ENDS));
 	uint32_t i, n = attr.n_sources + attr.n_targets;
 	uint64_t sent = 0, got = 0;
-	bool linger;
+	bool linger, align;
 
 	attr.kind = rng_below(&rng, 2) ? DFI_REPLICATE : DFI_SHUFFLE;
 	if (attr.kind == DFI_REPLICATE) {
@@ -814,6 +782,7 @@ static void run_random(uint64_t seed)
 	linger = attr.goal == DFI_BANDWIDTH && rng_below(&rng, 3) == 0;
 	/* One that lingers needs two. */
 	attr.segment_count = 1 + linger + rng_below(&rng, 6);
+	align = !attr.replicate.ordered && rng_below(&rng, 2);
 	create(&attr);
 	for (i = 0; i < n; i++) {
 		ends[i] = (struct end){
@@ -823,7 +792,8 @@ static void run_random(uint64_t seed)
 			.kind = attr.kind,
 			.linger_us = linger ? 50 : DFI_NO_LINGER,
 			.seed = seed,
-			.events = rng_below(&rng, 2),
+			.align = align,
+			.events = align || rng_below(&rng, 2),
 		};
 		cr_assert_eq(
 		    pthread_create(&ends[i].thread, NULL,
@@ -882,28 +852,6 @@ static void create_open_replicate(uint32_t segment_count)
 	create(&attr);
 }
 
-/* Skip others: who joins, and ends, is in test_open. Returns the event. */
-static struct dfi_event next_event(struct dfi_target *target, uint32_t type)
-{
-	struct dfi_event event;
-	const void *tuple;
-
-	do {
-		cr_assert_eq(
-		    consume_soon(target, &tuple), -ENOMSG, "%s", dfi_errmsg());
-		cr_assert_eq(dfi_target_event(target, &event), 0);
-	} while (event.type != type);
-	return event;
-}
-
-static void expect_open_mark(struct dfi_target *target, uint64_t value)
-{
-	struct dfi_event event = next_event(target, DFI_MARK);
-
-	cr_assert_eq(event.value, value, "%lu", (unsigned long)event.value);
-	cr_assert_eq(watermark(target), value);
-}
-
 /* Wait until the target knows the source, which takes some milliseconds. */
 static struct dfi_source *join_source(uint32_t seat, struct dfi_target *target)
 {
@@ -935,30 +883,30 @@ Test(marks, open_flow_has_the_least_mark_of_who_is_there)
 	target = open_with_events(0);
 	sources[0] = join_source(0, target);
 	push(sources[0], 0, 1);
-	mark(sources[0], 5);
+	mark_soon(sources[0], 5);
 	push(sources[0], 0, 2);
 	cr_assert_eq(dfi_source_flush(sources[0]), 0);
 	expect_number(target, 1);
-	expect_open_mark(target, 5);
+	expect_open_mark(target, 5, 0);
 	expect_number(target, 2);
 	/* Who joins counts with the watermark of that time. */
 	sources[1] = join_source(1, target);
-	mark(sources[0], 9);
+	mark_soon(sources[0], 9);
 	push(sources[0], 0, 3);
 	cr_assert_eq(dfi_source_flush(sources[0]), 0);
 	expect_number(target, 3);
-	cr_assert_eq(watermark(target), 5);
+	cr_assert_eq(watermark_of(target), 5);
 	/* A mark below it moves nothing. */
-	mark(sources[1], 3);
+	mark_soon(sources[1], 3);
 	push(sources[1], 0, 4);
 	cr_assert_eq(dfi_source_flush(sources[1]), 0);
 	expect_number(target, 4);
-	cr_assert_eq(watermark(target), 5);
-	mark(sources[1], 7);
-	expect_open_mark(target, 7);
+	cr_assert_eq(watermark_of(target), 5);
+	mark_soon(sources[1], 7);
+	expect_open_mark(target, 7, 0);
 	/* Who ends counts no more. */
 	close_source(sources[1]);
-	expect_open_mark(target, 9);
+	expect_open_mark(target, 9, 0);
 	close_source(sources[0]);
 	end_open(target);
 }
@@ -972,13 +920,13 @@ Test(marks, source_that_is_lost_counts_no_more)
 	target = open_with_events(0);
 	sources[0] = join_source(0, target);
 	sources[1] = join_source(1, target);
-	mark(sources[0], 9);
-	mark(sources[1], 4);
-	expect_open_mark(target, 4);
+	mark_soon(sources[0], 9);
+	mark_soon(sources[1], 4);
+	expect_open_mark(target, 4, 0);
 	dfi_source_abort(sources[1]);
 	cr_assert_eq(dfi_source_close(sources[1]), -ECANCELED);
 	cr_assert_eq(next_event(target, DFI_LOST).seat, 1);
-	expect_open_mark(target, 9);
+	expect_open_mark(target, 9, 0);
 	close_source(sources[0]);
 	end_open(target);
 }
@@ -991,18 +939,18 @@ Test(marks, next_holder_of_a_seat_begins_anew)
 	create_open(DFI_ROUTE_DIRECT, 4);
 	target = open_with_events(0);
 	source = join_source(0, target);
-	mark(source, 8);
-	expect_open_mark(target, 8);
+	mark_soon(source, 8);
+	expect_open_mark(target, 8, 0);
 	close_source(source);
 	cr_assert_eq(next_event(target, DFI_ENDED).seat, 0);
 	source = join_source(0, target);
-	mark(source, 2);
+	mark_soon(source, 2);
 	push(source, 0, 1);
 	cr_assert_eq(dfi_source_flush(source), 0);
 	expect_number(target, 1);
-	cr_assert_eq(watermark(target), 8);
-	mark(source, 10);
-	expect_open_mark(target, 10);
+	cr_assert_eq(watermark_of(target), 8);
+	mark_soon(source, 10);
+	expect_open_mark(target, 10, 0);
 	close_source(source);
 	end_open(target);
 }
@@ -1016,13 +964,13 @@ Test(marks, target_that_joins_gets_the_last_mark)
 	create_open(DFI_ROUTE_DIRECT, 4);
 	targets[0] = open_with_events(0);
 	source = join_source(0, targets[0]);
-	mark(source, 3);
-	expect_open_mark(targets[0], 3);
+	mark_soon(source, 3);
+	expect_open_mark(targets[0], 3, 0);
 	targets[1] = open_with_events(1);
-	expect_open_mark(targets[1], 3);
-	mark(source, 4);
-	expect_open_mark(targets[0], 4);
-	expect_open_mark(targets[1], 4);
+	expect_open_mark(targets[1], 3, 0);
+	mark_soon(source, 4);
+	expect_open_mark(targets[0], 4, 0);
+	expect_open_mark(targets[1], 4, 0);
 	close_source(source);
 	end_open(targets[0]);
 	cr_assert_eq(dfi_target_close(targets[1]), 0);
@@ -1035,9 +983,9 @@ Test(marks, mark_of_a_source_without_targets_is_kept)
 
 	create_open(DFI_ROUTE_ANY, 4);
 	source = open_source(rig.other, "f", 0, DFI_NONBLOCK);
-	mark(source, 3);
+	mark_soon(source, 3);
 	target = open_with_events(0);
-	expect_open_mark(target, 3);
+	expect_open_mark(target, 3, 0);
 	close_source(source);
 	end_open(target);
 }
@@ -1066,7 +1014,7 @@ Test(marks, marks_come_behind_tuples_by_every_routing)
 				kv = numbered_kv(value);
 				cr_assert_eq(push_soon(source, &kv), 0);
 			}
-			mark(source, value);
+			mark_soon(source, value);
 			for (t = 0, got = 0; t < 2; t++) {
 				while ((ret = consume_soon(
 					    targets[t], &tuple)) == 1) {
@@ -1076,7 +1024,7 @@ Test(marks, marks_come_behind_tuples_by_every_routing)
 					got++;
 				}
 				cr_assert_eq(ret, -ENOMSG);
-				expect_open_mark(targets[t], value);
+				expect_open_mark(targets[t], value, 0);
 			}
 			cr_assert_eq(got, 5);
 		}
@@ -1107,21 +1055,21 @@ static void run_open_replicas(uint32_t segment_count)
 	cr_assert_eq(next_event(targets[0], DFI_JOINED).value, 0);
 	expect_number(targets[0], 1);
 	expect_nothing(targets[0]);
-	mark(source, value);
-	expect_open_mark(targets[0], value);
+	mark_soon(source, value);
+	expect_open_mark(targets[0], value, 0);
 	expect_nothing(targets[0]);
 	targets[1] = open_with_events(1);
 	/* Its ring begins when the source looks, with the last mark. */
 	while ((ret = dfi_source_mark(source, value + 1)) == -EAGAIN ||
-	    !watermark(targets[1])) {
+	    !watermark_of(targets[1])) {
 		if (!ret)
-			expect_open_mark(targets[0], ++value);
+			expect_open_mark(targets[0], ++value, 0);
 		while (dfi_target_consume(targets[1], &tuple) == -ENOMSG)
 			cr_assert_eq(dfi_target_event(targets[1], &event), 0);
 	}
 	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
-	expect_open_mark(targets[0], value + 1);
-	expect_open_mark(targets[1], value + 1);
+	expect_open_mark(targets[0], value + 1, 0);
+	expect_open_mark(targets[1], value + 1, 0);
 	close_source(source);
 	end_open(targets[0]);
 	cr_assert_eq(dfi_target_close(targets[1]), 0);
@@ -1149,7 +1097,7 @@ Test(marks, closing_with_a_mark_in_the_ring_loses_nothing)
 	cr_assert_eq(dfi_source_flush(source), 0);
 	expect_number(target, 1);
 	expect_nothing(target);
-	mark(source, 1);
+	mark_soon(source, 1);
 	cr_assert_eq(dfi_target_close(target), 0);
 	/* Who had taken all tuples harms nobody (DFI_ON_LOSS_FAIL). */
 	cr_assert_eq(dfi_source_dropped(source, &dropped), 0);

@@ -8,7 +8,9 @@
  *
  * Which target a tuple goes to follows from its source and time. A ring has room for
  * ROOM tuples and marks. A returned source goes on in its old ring here: in the
- * protocol the rest of that is read before, or is dropped as seen (R3).
+ * protocol the rest of that is read before, or is dropped as seen (R3). With NEXT the
+ * seat of source 0 has a next holder, source 2, whose ring is read when the rest of the
+ * one before it is (M5), and which sends all from the beginning.
  *
  * Left out: sources that close, which are as those that are lost without REPLAY;
  * acknowledgements (replay.pml); combiner flows.
@@ -16,12 +18,16 @@
  * Checked: the watermark is the least value of those that count, and never falls; a
  * tuple whose time is not above it is flagged late, and is of a source that was idle,
  * or joined when the watermark was there already. With ALIGN nothing behind a mark is
- * taken before the watermark is there. In the end, which comes, it is at MARKS.
+ * taken before the watermark is there, but for the rest of a source that is gone; a
+ * value that the watermark reaches is a barrier, unless it is told to be none: then
+ * nothing behind that mark of any source was taken. In the end, which comes, the
+ * watermark is at MARKS.
  *
  * check                                  holds
  * check -DALIGN                          holds
  * check -DREPLAY                         holds
  * check -DREPLAY -DALIGN                 holds
+ * check -DNEXT -DALIGN -DMARKS=4         holds
  * check -DMUTANT_JOIN_AT_0               assertion # falls
  * check -DMUTANT_JOIN_AT_MARK            assertion # counts from its first mark
  * check -DMUTANT_DEAD_AT_ONCE            assertion # before its ring is empty
@@ -32,13 +38,22 @@
  * check -DMUTANT_NO_NEWS -DALIGN         deadlock  # only marks raise it
  * check -DMUTANT_NO_ALIGN -DALIGN        assertion
  * check -DMUTANT_MARK_APART -DALIGN      deadlock  # to one after the other
+ * check -DMUTANT_ALIGN_BY_ALL -DALIGN    deadlock  # also by those who do not count
+ * check -DMUTANT_ALIGN_REST -DNEXT -DALIGN -DMARKS=4     deadlock # of who is gone
+ * check -DMUTANT_ALL_BARRIERS -DNEXT -DALIGN -DMARKS=4   assertion
  * check -DMUTANT_NO_HOLD -DREPLAY        assertion # while a source is away
  * check -DMUTANT_RETURN_AT_0 -DREPLAY    assertion # falls
  * check -DMUTANT_REPEAT -DREPLAY         assertion # a repeated mark counts
  */
+#ifdef NEXT
+#define SOURCES 3
+#else
 #define SOURCES 2
+#endif
 #define TARGETS 2
+#ifndef MARKS
 #define MARKS 2
+#endif
 #ifndef ROOM
 #define ROOM 1
 #endif
@@ -51,9 +66,16 @@ chan ring[TARGETS * SOURCES] = [ROOM] of { byte };
 /* A source has pushed so many things: tuple 1, mark 1, tuple 2, mark 2. */
 byte pushed[SOURCES];
 #define is_mark(s) (pushed[s] % 2)
-#define value_of(s) (1 + pushed[s] / 2)
-#define goes_to(s) ((value_of(s) + (s)) % TARGETS)
-#define has_pushed_all(s) (pushed[s] == 2 * MARKS)
+#ifdef NEXT
+/* Source 0 leaves the first values out: others may be behind it by some marks. */
+#define FIRST 3
+#else
+#define FIRST 1
+#endif
+#define first(s) ((s) == 0 -> FIRST : 1)
+#define value_of(s) (first(s) + pushed[s] / 2)
+#define goes_to(s) ((value_of(s) + ((s) > 0)) % TARGETS)
+#define has_pushed_all(s) (pushed[s] == 2 * (MARKS + 1 - first(s)))
 #ifdef MUTANT_MARK_APART
 byte owed[SOURCES]; /* a mark that one target has not got yet, or 0 */
 #endif
@@ -73,21 +95,42 @@ byte value[TARGETS * SOURCES];
 byte seen[TARGETS * SOURCES];   /* the time of the last tuple */
 byte excuse[TARGETS * SOURCES]; /* tuples of times up to this may be late */
 byte watermark[TARGETS];
+#ifdef NEXT
+byte unaligned[TARGETS]; /* up to this, values are told to be no barriers */
+bool has_next;           /* source 2 holds the seat of source 0 */
+#endif
 
 #define counts(t, s) (state[of_pair(t, s)] == COUNTS)
 #define least(a, b) ((a) < (b) -> (a) : (b))
 
+#define NOBODY 255
+inline include(t, s)
+{
+	if
+	:: counts(t, s) -> n = least(n, value[of_pair(t, s)])
+	:: else
+	fi
+}
+
 inline raise(t)
 {
-	n = watermark[t];
+	n = NOBODY;
+	include(t, 0);
+	include(t, 1);
+#ifdef NEXT
+	include(t, 2);
+#endif
 	if
-	:: counts(t, 0) && counts(t, 1) ->
-		n = least(value[of_pair(t, 0)], value[of_pair(t, 1)])
-	:: counts(t, 0) && !counts(t, 1) -> n = value[of_pair(t, 0)]
-	:: !counts(t, 0) && counts(t, 1) -> n = value[of_pair(t, 1)]
+	:: n == NOBODY -> n = watermark[t]
 	:: else
 	fi;
 	assert(n >= watermark[t]);
+#ifdef NEXT
+	/* It is told to be a barrier: is it one? */
+	assert(n == watermark[t] || n <= unaligned[t] ||
+		((seen[of_pair(t, 0)] <= n || seen[of_pair(t, 0)] == FIRST) &&
+		seen[of_pair(t, 1)] <= n && seen[of_pair(t, 2)] <= n));
+#endif
 	watermark[t] = n;
 	n = 0
 }
@@ -103,7 +146,12 @@ inline raise_by_news(t)
 
 /* ---- Sources ------------------------------------------------------------ */
 
-#define runs(s) ((s) == 1 -> attached : !dead && !stopped)
+#ifdef NEXT
+#define runs_next has_next
+#else
+#define runs_next false
+#endif
+#define runs(s) ((s) == 0 -> !dead && !stopped : ((s) == 1 -> attached : runs_next))
 #define room(t, s) nfull(ring[of_pair(t, s)])
 
 #ifdef MUTANT_MARK_APART
@@ -135,16 +183,16 @@ inline push(s)
 
 /* ---- Targets ------------------------------------------------------------ */
 
-inline join(t)
+inline join(t, s)
 {
-	excuse[of_pair(t, 1)] = watermark[t];
+	excuse[of_pair(t, s)] = watermark[t];
 #if defined(MUTANT_JOIN_AT_MARK)
-	state[of_pair(t, 1)] = IDLE;
+	state[of_pair(t, s)] = IDLE;
 #else
-	state[of_pair(t, 1)] = COUNTS;
+	state[of_pair(t, s)] = COUNTS;
 #endif
 #ifndef MUTANT_JOIN_AT_0
-	value[of_pair(t, 1)] = watermark[t];
+	value[of_pair(t, s)] = watermark[t];
 #endif
 	raise_by_news(t)
 }
@@ -163,14 +211,18 @@ inline leave(t)
 	raise_by_news(t)
 }
 
-#ifdef MUTANT_NO_ALIGN
-#define is_aligned(t, s) true
+/* The rest of a source whose seat has another holder: it is not aligned. */
+#if defined(NEXT) && !defined(MUTANT_ALIGN_REST)
+#define is_rest(s) ((s) == 0 && has_next)
 #else
-#ifdef ALIGN
-#define is_aligned(t, s) (value[of_pair(t, s)] <= watermark[t])
-#else
-#define is_aligned(t, s) true
+#define is_rest(s) false
 #endif
+#if !defined(ALIGN) || defined(MUTANT_NO_ALIGN)
+#define is_aligned(t, s) true
+#elif defined(MUTANT_ALIGN_BY_ALL)
+#define is_aligned(t, s) (value[of_pair(t, s)] <= value[of_pair(t, 1 - (s))])
+#else
+#define is_aligned(t, s) (value[of_pair(t, s)] <= watermark[t] || is_rest(s))
 #endif
 #define may_take(t, s) \
 	(state[of_pair(t, s)] != ABSENT && nempty(ring[of_pair(t, s)]) && \
@@ -188,7 +240,7 @@ inline take_tuple(t, s)
 		/* It is late: has it an excuse? */
 		assert(what > watermark[t] || what <= excuse[of_pair(t, s)]);
 #ifdef ALIGN
-		assert(what <= watermark[t] + 1)
+		assert(value[of_pair(t, s)] <= watermark[t] || is_rest(s));
 #endif
 	fi
 }
@@ -219,6 +271,13 @@ inline take_mark(t, s)
 inline take(t, s)
 {
 	ring[of_pair(t, s)] ? what;
+#if defined(NEXT) && !defined(MUTANT_ALL_BARRIERS)
+	if
+	:: value[of_pair(t, s)] > watermark[t] && value[of_pair(t, s)] > unaligned[t] ->
+		unaligned[t] = value[of_pair(t, s)]
+	:: else
+	fi;
+#endif
 	if
 	:: what >= MARK(0) -> take_mark(t, s)
 	:: else -> take_tuple(t, s)
@@ -264,14 +323,25 @@ inline come_back(t)
 #define target(t) \
 	:: atomic { may_take(t, 0) -> take(t, 0) } \
 	:: atomic { may_take(t, 1) -> take(t, 1) } \
-	:: d_step { attached && state[of_pair(t, 1)] == ABSENT -> join(t) } \
+	:: d_step { attached && state[of_pair(t, 1)] == ABSENT -> join(t, 1) } \
 	:: d_step { may_leave(t) -> leave(t) } \
 	:: d_step { may_idle(t) -> find_idle(t) }
+#define next_holder(t) \
+	:: d_step { has_next && state[of_pair(t, 0)] == OVER && \
+		state[of_pair(t, 2)] == ABSENT -> join(t, 2) } \
+	:: atomic { may_take(t, 2) -> take(t, 2) }
 
 #define is_over(t) (watermark[t] == MARKS)
-#define is_settled(t) \
-	(state[of_pair(t, 1)] == COUNTS && value[of_pair(t, 1)] == MARKS && \
-	empty(ring[of_pair(t, 0)]) && empty(ring[of_pair(t, 1)]) && is_over(t))
+#define is_at_end(t, s) \
+	(state[of_pair(t, s)] == COUNTS && value[of_pair(t, s)] == MARKS && \
+	empty(ring[of_pair(t, s)]))
+#ifdef NEXT
+#define is_next_at_end(t) (!has_next || is_at_end(t, 2))
+#else
+#define is_next_at_end(t) true
+#endif
+#define is_settled(t) (is_at_end(t, 1) && empty(ring[of_pair(t, 0)]) && \
+	is_next_at_end(t) && is_over(t))
 
 active proctype all()
 {
@@ -297,6 +367,12 @@ active proctype all()
 	sends_mark(1)
 #endif
 	:: d_step { !attached -> attached = true }
+#ifdef NEXT
+	source(2)
+	next_holder(0)
+	next_holder(1)
+	:: d_step { dead && !has_next -> has_next = true }
+#endif
 	:: d_step { !calm && !dead && !stopped && !returned -> dead = true }
 	:: d_step { !calm && !dead && !stopped && !returned -> stopped = true }
 #ifdef REPLAY

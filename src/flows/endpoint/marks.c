@@ -10,6 +10,7 @@
 #include <dfi/event.h>
 #include <dfi/mark.h>
 #include "base/error.h"
+#include "buffers/reader.h"
 #include "target.h"
 
 int dfi__marks_open(struct dfi_target *target, bool are_there)
@@ -22,8 +23,8 @@ int dfi__marks_open(struct dfi_target *target, bool are_there)
 	if (!marks)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
-	dfi__open_watermark_init(
-	    &marks->watermark, n_sources, false, false, 0, marks->of);
+	dfi__open_watermark_init(&marks->watermark, n_sources,
+	    target->flags & DFI_ALIGN, false, 0, marks->of);
 	for (i = 0; are_there && i < n_sources; i++)
 		(void)dfi__open_watermark_join(&marks->watermark, i, 0);
 	marks->reports = target->flags & DFI_EVENTS;
@@ -31,10 +32,34 @@ int dfi__marks_open(struct dfi_target *target, bool are_there)
 	return 0;
 }
 
+static bool may_read_on(
+    const struct dfi_target *target, const struct reader *reader)
+{
+	return open_watermark_may_take(
+	    &target->marks->watermark, reader->marked, false);
+}
+
+/* Read on where the watermark has come to the ring's last mark. */
+static void resume(struct dfi_target *target)
+{
+	struct reader *reader = target->readers;
+	uint32_t i;
+
+	for (i = 0; target->n_held && i < target->n_readers; i++, reader++) {
+		if (!reader->held || !may_read_on(target, reader))
+			continue;
+		dfi__reader_resume(reader);
+		target->n_held--;
+		/* Its source may have ended, or be gone. */
+		target->look_again = true;
+	}
+}
+
 static void rise(struct dfi_target *target)
 {
 	struct target_marks *marks = target->marks;
 
+	resume(target);
 	if (!marks->reports)
 		return;
 	marks->risen = true;
@@ -45,12 +70,18 @@ static void rise(struct dfi_target *target)
 void dfi__marks_passed(struct dfi_target *target, uint32_t source)
 {
 	struct reader *reader = &target->readers[source];
+	bool risen;
 
 	if (!reader->has_mark)
 		return;
 	reader->has_mark = false;
-	if (dfi__open_watermark_mark(
-		&target->marks->watermark, source, reader->marked, 0))
+	risen = dfi__open_watermark_mark(
+	    &target->marks->watermark, source, reader->marked, 0);
+	if (!may_read_on(target, reader)) {
+		dfi__reader_pause(reader);
+		target->n_held++;
+	}
+	if (risen)
 		rise(target);
 }
 

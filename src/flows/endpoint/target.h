@@ -60,8 +60,9 @@ struct dfi_target {
 	_Atomic bool interrupted; /* by any thread: its next wait ends */
 	bool prefetches; /* a segment begins a line before its footer */
 	uint32_t n_readers;
-	uint32_t n_open;   /* readers that have not ended */
-	uint32_t n_held;   /* of these, those held back (combine.h) */
+	uint32_t n_open; /* readers that have not ended */
+	/* Of these, those held back (combine.h, marks.c). */
+	uint32_t n_held;
 	uint32_t current;  /* the ring that segments are taken from */
 	uint32_t in_a_row; /* segments taken from it without a break */
 	bool has_gap;      /* gap is the last one reported */

@@ -145,6 +145,38 @@ static int aborted(struct dfi_target *target, uint32_t source)
 	    target->flow.name, culprit, name);
 }
 
+static void lose_dead(struct dfi_target *target, uint32_t source)
+{
+	target->cause = dfi__tree_cause(&target->flow, source, TREE_DIED);
+	lose(target, dfi__peers_lost(&target->sources, source));
+}
+
+/*
+ * A source that is held back. A combiner judges it later. Otherwise others may
+ * never come as far, so that it is gone, or has aborted, is reported at once;
+ * what lies behind its mark is not taken.
+ */
+static void check_held(struct dfi_target *target, uint32_t source)
+{
+	struct reader *reader = &target->readers[source];
+	enum reader_end fate;
+	bool gone;
+
+	if (!target->marks)
+		return;
+	/* In this order, as in check_source(). */
+	gone = is_gone(target, source);
+	if (gone)
+		settle(target);
+	fate = dfi__reader_fate(reader);
+	if (fate == READER_ABORTED) {
+		reader->end = READER_ABORTED;
+		lose(target, aborted(target, source));
+	} else if (fate == READER_OPEN && gone) {
+		lose_dead(target, source);
+	}
+}
+
 /*
  * A ring without a segment: its source may have ended. If it has aborted or is
  * gone, that ends the flow (target->lost). Returns 0, or an error that ends the
@@ -156,9 +188,12 @@ static int check_source(struct dfi_target *target, uint32_t source)
 	bool gone;
 	int ret;
 
-	/* A source that is held back is judged later. */
-	if (reader->end || reader->held)
+	if (reader->end)
 		return 0;
+	if (reader->held) {
+		check_held(target, source);
+		return 0;
+	}
 	/*
 	 * Read this before the ring: the ring then has all that a dead source
 	 * wrote.
@@ -179,13 +214,10 @@ static int check_source(struct dfi_target *target, uint32_t source)
 			dfi__marks_ended(target, source);
 		return 0;
 	}
-	if (reader->end == READER_ABORTED) {
+	if (reader->end == READER_ABORTED)
 		lose(target, aborted(target, source));
-	} else if (gone && !reader_ready(reader)) {
-		target->cause = dfi__tree_cause(
-		    &target->flow, source, TREE_DIED);
-		lose(target, dfi__peers_lost(&target->sources, source));
-	}
+	else if (gone && !reader_ready(reader))
+		lose_dead(target, source);
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include <string.h>
 #include <dfi/event.h>
+#include <dfi/mark.h>
 #include <dfi/source.h>
 #include <dfi/target.h>
 #include "base/attr.h"
@@ -24,11 +25,17 @@ static const struct kind *const kinds[] = {
 #undef ROW
 };
 
-static int check_attr(const char *name, uint32_t flags, uint64_t reserved)
+static int check_attr(
+    const char *name, uint32_t flags, uint32_t known, uint64_t reserved)
 {
-	if (flags & ~(uint32_t)(DFI_NONBLOCK | DFI_EVENTS))
+	if (flags & ~(known | DFI_NONBLOCK | DFI_EVENTS))
 		return dfi__fail(
 		    -EINVAL, "%s.flags %#x are not all known", name, flags);
+	if (flags & DFI_ALIGN && !(flags & DFI_EVENTS))
+		return dfi__fail(-EINVAL,
+		    "%s.flags has DFI_ALIGN without DFI_EVENTS, whose events "
+		    "tell of the marks that it aligns: set both",
+		    name);
 	return reserved ? dfi__fail(-E2BIG,
 			      "%s.reserved is not 0: set it to 0, or use a "
 			      "newer library that knows the member",
@@ -41,6 +48,24 @@ static bool has_events(const struct flow *flow, const char *role)
 {
 	return flow->membership ||
 	    (flow->kind != DFI_COMBINE && strcmp(role, "target") == 0);
+}
+
+/* Whether a target can align the marks of the flow's sources. */
+static int check_align(const struct flow *flow)
+{
+	if (flow->ordered)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': DFI_ALIGN, but it is ordered: its tuples come "
+		    "in the flow's order, in which a mark has a place: leave "
+		    "DFI_ALIGN out",
+		    flow->name);
+	if (flow_is_multicast(flow))
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': DFI_ALIGN: datagrams carry no marks in this "
+		    "version: create the flow with replicate.method "
+		    "DFI_REPLICATION_NAIVE",
+		    flow->name);
+	return 0;
 }
 
 /* What opening an endpoint needs. */
@@ -58,7 +83,9 @@ static int begin(struct dfi *dfi, const char *flow_name, const char *role,
     uint32_t index, const struct dfi_target_attr *attr, const char *name,
     struct opening *opening)
 {
-	int ret = check_attr(name, attr->flags, attr->reserved);
+	bool is_target = strcmp(role, "target") == 0;
+	int ret = check_attr(
+	    name, attr->flags, is_target ? DFI_ALIGN : 0, attr->reserved);
 
 	if (!ret)
 		ret = dfi__context_wait(dfi, attr->wait, name, &opening->wait);
@@ -77,6 +104,11 @@ static int begin(struct dfi *dfi, const char *flow_name, const char *role,
 			? "combiner flows have windows instead of events"
 			: "sources have events in open flows only "
 			  "(DFI_MEMBERS_OPEN)");
+	}
+	if (!ret && attr->flags & DFI_ALIGN) {
+		ret = check_align(&opening->flow);
+		if (ret < 0)
+			dfi__flow_free(&opening->flow);
 	}
 	return ret < 0 ? dfi__error_keep(ret) : 0;
 }

@@ -300,6 +300,14 @@ bool dfi__partitions_left(struct partitions *partitions)
 	return partitions->left;
 }
 
+bool dfi__partitions_unsettled(const struct partitions *partitions)
+{
+	const struct keyed_target *state = &partitions->state;
+
+	return state->tables->newest.number &&
+	    !dfi__open_is_settled(state->tables, state->seats);
+}
+
 /* ---- With replay --------------------------------------------------------- */
 
 const struct keyed_target *dfi__partitions_state(

@@ -50,6 +50,9 @@ void dfi__partitions_leave(struct partitions *partitions);
 /* Under the lock: whether that is done. From then on it takes nothing. */
 bool dfi__partitions_left(struct partitions *partitions);
 
+/* Under the lock: whether partitions move, of whatever targets (K4). */
+bool dfi__partitions_unsettled(const struct partitions *partitions);
+
 /*
  * With replay. withdraw: the target closes (NULL is allowed). state: under the
  * lock. take: false: the partition was not gained. epoch: false: it is not

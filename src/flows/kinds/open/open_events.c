@@ -30,9 +30,15 @@ void dfi__open_add_event(struct open_target *open, uint32_t type,
 
 void dfi__open_add_mark(struct open_target *open)
 {
+	const struct open_watermark *watermark =
+	    &open->target->marks->watermark;
 	struct dfi_event event = {
 		.type = DFI_MARK,
-		.value = open->target->marks->watermark.value,
+		.value = watermark->value,
+		.flags = watermark->align &&
+			!open_watermark_is_barrier(watermark)
+		    ? DFI_NO_BARRIER
+		    : 0,
 	};
 
 	/* Nothing came between this rise and the last one. */

@@ -4,14 +4,11 @@
  * sleeps on one descriptor that all of them wake, as a target group does. The
  * targets of the pairs never wait.
  */
-#include <stdlib.h>
 #include <dfi/event.h>
+#include <dfi/mark.h>
 #include <dfi/open_flow.h>
 #include "base/counter.h"
 #include "base/error.h"
-#include "base/error_list.h"
-#include "base/log.h"
-#include "base/maps.h"
 #include "flows/endpoint/target.h"
 #include "flows/kinds/combine/combine.h"
 #include "flows/kinds/kinds.h"
@@ -20,53 +17,6 @@
 
 /* Segments of one ring in a row, before the target looks at the others. */
 #define FAIR_SEGMENTS 16
-
-/* ---- Pairs, on the helper ---------------------------------------------- */
-
-static int make(void *owner, struct flow *part, int64_t deadline, void **out)
-{
-	struct open_target *open = owner;
-	struct dfi *dfi = open->target->dfi;
-	struct dfi_target *end;
-	int ret = dfi__context_enter(dfi);
-
-	if (ret < 0) {
-		dfi__flow_free(part);
-		return ret;
-	}
-	ret = dfi__target_open(dfi, &dfi__shuffle_kind, part,
-	    part->part.first_target, &open->attr, &open->wait, deadline, &end);
-	if (ret < 0) {
-		dfi__context_leave(dfi);
-		return ret;
-	}
-	/* Nobody must come: the seat says who does. */
-	end->wait_time.deadline = DEADLINE_NEVER;
-	end->readers[0].awaits_mark = open->target->flow.kind == DFI_REPLICATE;
-	dfi__target_set_spins(end, false);
-	*out = end;
-	return 0;
-}
-
-static void unmake(void *end)
-{
-	(void)dfi_target_close(end);
-}
-
-static int64_t tend(void *owner)
-{
-	/* Pairs with the publish of an owner that has opened. */
-	struct partitions *partitions = atomic_observe(
-	    &((struct open_target *)owner)->helped);
-
-	return partitions ? dfi__partitions_tend(partitions) : DEADLINE_NEVER;
-}
-
-static const struct pairs_ops pairs_ops = {
-	.make = make,
-	.unmake = unmake,
-	.tend = tend,
-};
 
 /* ---- Who is there ------------------------------------------------------ */
 
@@ -113,7 +63,7 @@ static void retire(struct open_target *open, uint32_t i, uint32_t type)
 		dfi__open_fold_release(open, &taken);
 	else if (dfi__open_watermark_ended(
 		     &open->target->marks->watermark, taken.seat))
-		dfi__open_add_mark(open);
+		dfi__open_risen(open);
 	target_give_back(taken.end);
 	dfi__target_withdraw(taken.end);
 	open->taken[i] = open->taken[--open->n_taken];
@@ -157,11 +107,16 @@ static void adopt(struct open_target *open)
 		lost |= dfi__pairs_was_lost(&open->pairs, i);
 		take_pair(open, i);
 	}
+	for (i = 0; i < open->n_taken; i++)
+		open->taken[i].followed = dfi__pairs_followed(
+		    &open->pairs, open->taken[i].seat, open->taken[i].pair);
 	if (lost)
 		memcpy(broke, open->pairs.broke, sizeof(broke));
 	if (open->partitions) {
 		dfi__partitions_learn(open->partitions);
 		open->left = dfi__partitions_left(open->partitions);
+		dfi__open_watermark_suspend(&open->target->marks->watermark,
+		    dfi__partitions_unsettled(open->partitions));
 	}
 	open->ended = !expects_sources(open) &&
 	    !(open->partitions && dfi__partitions_move(open->partitions));
@@ -175,9 +130,23 @@ static void adopt(struct open_target *open)
 	for (i = open->n_taken; i-- > 0;)
 		if (atomic_peek(&open->taken[i].pair->stale))
 			retire(open, i, DFI_LOST);
+	dfi__open_resume(open);
 }
 
 /* ---- Segments ---------------------------------------------------------- */
+
+/* Whether dfi_target_event() has one. */
+static bool has_event(const struct open_target *open)
+{
+	return open->n_events ||
+	    (open->partitions && dfi__partitions_due(open->partitions));
+}
+
+/* -ENOMSG: an event is next, and comes before all segments; or 0. */
+static int check_events(const struct open_target *open)
+{
+	return has_event(open) ? dfi__marks_event_is_next() : 0;
+}
 
 static bool is_unused(const struct dfi_target *end)
 {
@@ -187,7 +156,7 @@ static bool is_unused(const struct dfi_target *end)
 
 /*
  * The source of a pair is gone without its end, and all that came of it was
- * consumed. The text says why. 0, or the error that the flow wants.
+ * consumed. The text says why. As check_events().
  */
 static int lose(struct dfi_target *target, uint32_t i, int err)
 {
@@ -203,7 +172,7 @@ static int lose(struct dfi_target *target, uint32_t i, int err)
 	    !dfi__pairs_doubt(&open->pairs, taken->seat, taken->pair))
 		note_lost(target, err, dfi_errmsg());
 	retire(open, i, DFI_LOST);
-	return 0;
+	return check_events(open);
 }
 
 /* All tuples before a mark were given back. */
@@ -242,7 +211,7 @@ static int take_mark(struct dfi_target *target, uint32_t i)
 	/* It is not one of the application's. */
 	reader->awaits_mark = reader->has_mark = false;
 	reader->marked = 0;
-	return open->n_events ? dfi__marks_event_is_next() : 0;
+	return check_events(open);
 }
 
 /*
@@ -272,17 +241,57 @@ static int take_rise(struct dfi_target *target, uint32_t i)
 {
 	struct open_target *open = open_target(target);
 	struct dfi_event event;
+	bool may_read_on;
+	int ret;
 
 	if (dfi__marks_event(open->taken[i].end, &event) < 0)
-		return open->n_events ? dfi__marks_event_is_next() : 0;
+		return check_events(open);
 	if (target->combiner) {
 		dfi__open_fold_mark(target, &open->taken[i]);
 		return open->taken[i].held ? -EAGAIN : 0;
 	}
 	if (dfi__open_watermark_mark(
 		&target->marks->watermark, open->taken[i].seat, event.value, 0))
-		dfi__open_add_mark(open);
-	return open->n_events ? dfi__marks_event_is_next() : 0;
+		dfi__open_risen(open);
+	may_read_on = dfi__open_may_read_on(open, &open->taken[i]);
+	ret = check_events(open);
+	return ret < 0 || may_read_on ? ret : -EAGAIN;
+}
+
+/*
+ * A ring that is held back: others may never come as far, so a flow that fails
+ * with its source fails now.
+ */
+static int look_at_held(struct dfi_target *target, uint32_t i)
+{
+	struct dfi_target *end = open_target(target)->taken[i].end;
+	int ret;
+
+	if (open_is_shut(target, &open_target(target)->taken[i]))
+		return 0;
+	ret = dfi__target_check_sources(end);
+	if (!ret && end->lost)
+		ret = dfi__fail(end->lost, "%s", end->status_text);
+	return ret < 0 ? lose(target, i, ret) : 0;
+}
+
+/*
+ * The next segment with tuples of a pair: 1, or 0 if it has ended. -EAGAIN:
+ * there is none now, or the ring is held back. -ENOMSG: an event is next. Or
+ * another error.
+ */
+static int take_next(struct dfi_target *target, uint32_t i)
+{
+	struct open_target *open = open_target(target);
+	int ret;
+
+	do {
+		ret = dfi__target_input(open->taken[i].end);
+		if (likely(ret != -ENOMSG))
+			return ret;
+		ret = take_rise(target, i);
+	} while (!ret);
+	return ret;
 }
 
 /* Take a segment of a pair: 1, or 0 if it has none now; or an error. */
@@ -294,15 +303,18 @@ static int take_from(struct dfi_target *target, uint32_t i)
 
 	if (open->taken[i].held || !open_may_read(target, &end->readers[0]))
 		return 0;
+	if (unlikely(end->readers[0].held))
+		return look_at_held(target, i);
 	if (unlikely(end->readers[0].awaits_mark)) {
 		ret = await_mark(target, i);
 		if (ret <= 0)
 			return ret;
 	}
-	do
-		ret = dfi__target_input(end);
-	while (unlikely(ret == -ENOMSG) && !(ret = take_rise(target, i)));
+	ret = take_next(target, i);
 	if (likely(ret > 0)) {
+		if (unlikely(target->flags & DFI_ALIGN))
+			open_watermark_took(&target->marks->watermark,
+			    open->taken[i].seat, end->readers[0].marked, 0);
 		target->head.next = end->head.next;
 		target->head.end = end->head.end;
 		target->head.source = open->taken[i].seat;
@@ -326,7 +338,7 @@ static int take_from(struct dfi_target *target, uint32_t i)
 	if (ret < 0)
 		return lose(target, i, ret);
 	retire(open, i, DFI_ENDED);
-	return 0;
+	return check_events(open);
 }
 
 static uint32_t after(const struct open_target *open, uint32_t i)
@@ -408,13 +420,6 @@ void dfi__open_target_give_back(struct dfi_target *target)
 	}
 }
 
-/* Whether dfi_target_event() has one. */
-static bool has_event(const struct open_target *open)
-{
-	return open->n_events ||
-	    (open->partitions && dfi__partitions_due(open->partitions));
-}
-
 int dfi__open_target_next(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
@@ -427,8 +432,9 @@ int dfi__open_target_next(struct dfi_target *target)
 			return dfi__target_give_up(target);
 		if (!open->n_events)
 			adopt(open);
-		if (has_event(open))
-			return dfi__marks_event_is_next();
+		ret = check_events(open);
+		if (ret < 0)
+			return ret;
 		i = find_ready(open);
 		ret = i < open->n_taken ? take_from(target, i) : 0;
 		if (!ret)
@@ -448,135 +454,6 @@ int dfi__open_target_next(struct dfi_target *target)
 		if (ret < 0)
 			return ret;
 	}
-}
-
-/* ---- The life of a target ---------------------------------------------- */
-
-static int no_memory(const struct dfi_target *target)
-{
-	return dfi__fail(
-	    -ENOMEM, "flow '%s': out of memory", target->flow.name);
-}
-
-/* What the helper needs must be there before it starts. */
-static int init(struct dfi_target *target)
-{
-	struct open_target *open = calloc(1, sizeof(*open));
-	int ret;
-
-	target->state = open;
-	if (!open)
-		return no_memory(target);
-	open->target = target;
-	open->wait = target->wait;
-	open->attr = (struct dfi_target_attr){
-		.size = sizeof(open->attr),
-		/* Marks of its source. */
-		.flags = DFI_NONBLOCK | DFI_EVENTS,
-	};
-	open->pairs.ops = &pairs_ops;
-	open->pairs.owner = open;
-	open->pairs.sleeper = &target->sources;
-	open->taken = calloc(target->flow.n_sources, sizeof(open->taken[0]));
-	/* One that only counts, for dfi_target_query(). */
-	target->readers = calloc(1, sizeof(target->readers[0]));
-	target->n_readers = 1;
-	if (target->flags & DFI_EVENTS)
-		open->events = calloc(target->flow.n_sources,
-		    OPEN_SEAT_EVENTS * sizeof(open->events[0]));
-	if (!open->taken || !target->readers ||
-	    (target->flags & DFI_EVENTS && !open->events))
-		return no_memory(target);
-	ret = dfi__acks_open(target);
-	if (ret < 0)
-		return ret;
-	ret = target->flow.kind == DFI_COMBINE
-	    ? dfi__combine_open(target, &dfi__open_fold_intake)
-	    : dfi__marks_open(target, false);
-	if (ret < 0)
-		return ret;
-	if (target->flags & DFI_NONBLOCK)
-		return 0;
-	return dfi__notify_new(&open->notify);
-}
-
-static void free_target(struct dfi_target *target)
-{
-	struct open_target *open = open_target(target);
-
-	if (open) {
-		/* Otherwise it was not opened. */
-		if (open->pairs.of)
-			dfi__pairs_close(&open->pairs);
-		dfi__partitions_free(open->partitions);
-		dfi__acks_free(open->acks);
-		dfi__notify_free(open->notify);
-		free(open->taken);
-		free(open->events);
-		free(open);
-	}
-	dfi__combine_close(target->combiner);
-	free(target->readers);
-	free(target->marks);
-	dfi__notify_free(target->notify);
-	dfi__flow_free(&target->flow);
-	dfi__handle_free(target, sizeof(*target));
-}
-
-void dfi__open_target_leave(struct dfi_target *target)
-{
-	struct open_target *open = open_target(target);
-	struct dfi *dfi = target->dfi;
-
-	dfi__pairs_stop(&open->pairs);
-	dfi__open_target_return_all(target);
-	dfi__partitions_withdraw(open->partitions);
-	dfi__stats_remove(dfi, &target->stats);
-	dfi__handle_retire(target);
-	free_target(target);
-	dfi__context_leave(dfi);
-}
-
-int dfi__open_target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
-    const struct dfi_target_attr *attr, const struct wait_policy *wait,
-    int64_t deadline, struct dfi_target **out)
-{
-	struct dfi_target *target = dfi__handle_alloc(sizeof(*target));
-	int ret;
-
-	if (!target) {
-		ret = dfi__fail_map(sizeof(*target), "flow '%s'", flow->name);
-		dfi__flow_free(flow);
-		return ret;
-	}
-	target->dfi = dfi;
-	target->kind = flow->kind == DFI_COMBINE ? &dfi__open_combine_kind
-						 : &dfi__open_kind;
-	target->flow = *flow;
-	target->flags = attr->flags;
-	target->wait = *wait;
-	target->wait_time = wait_time(attr->stall_timeout_ms);
-	target->gives_results = true;
-	target->head.tuple_size = flow->schema->tuple_size;
-	ret = init(target);
-	if (!ret)
-		ret = dfi__pairs_open(&open_target(target)->pairs, dfi,
-		    &target->flow, OPEN_TARGET, index, deadline);
-	if (!ret && target->flow.partitions)
-		ret = dfi__partitions_open(target);
-	if (ret < 0) {
-		free_target(target);
-		return dfi__error_keep(ret);
-	}
-	target->index = open_target(target)->pairs.seats.seats.own_seat;
-	open_target(target)->seen = pairs_changes(&open_target(target)->pairs) -
-	    1;
-	target->magic = TARGET_MAGIC;
-	dfi__stats_add(dfi, &target->stats, dfi__target_stats);
-	dfi__log(DFI_LOG_INFO, "flow '%s': %s %u: has a seat",
-	    target->flow.name, TARGET_ID(target));
-	*out = target;
-	return 0;
 }
 
 int dfi__open_target_take_event(

@@ -4,6 +4,7 @@
 #define DFI_FLOWS_KINDS_OPEN_OPEN_TARGET_H
 
 #include <dfi/event.h>
+#include <dfi/open_flow.h>
 #include "flows/endpoint/target.h"
 #include "keyed_target.h"
 #include "pairs.h"
@@ -14,6 +15,7 @@ struct taken {
 	struct pair *pair;
 	uint32_t seat;
 	bool joined;    /* the event was added */
+	bool followed;  /* its source is gone, and another has the seat */
 	uint64_t table; /* of the last mark that is known */
 	/* In a combiner flow: its last mark, and whether it waits there. */
 	uint64_t mark;
@@ -85,6 +87,32 @@ void dfi__open_add_event(struct open_target *open, uint32_t type,
 
 /* Add one that the watermark has risen. */
 void dfi__open_add_mark(struct open_target *open);
+
+/*
+ * The watermark has risen: add the event, and read on in rings behind whose
+ * marks it is now.
+ */
+void dfi__open_risen(struct open_target *open);
+
+/*
+ * Who follows whom is up to date: do not hold back the rest of one that is
+ * followed.
+ */
+void dfi__open_resume(struct open_target *open);
+
+/*
+ * A mark was taken from a pair's ring: read on only if alignment lets it (K4).
+ * False: the ring is held back.
+ */
+bool dfi__open_may_read_on(struct open_target *open, const struct taken *taken);
+
+/* Whether a ring that is held back need not be looked at. */
+static inline bool open_is_shut(
+    const struct dfi_target *target, const struct taken *taken)
+{
+	return unlikely(taken->end->readers[0].held) &&
+	    target->flow.on_loss != DFI_ON_LOSS_FAIL;
+}
 
 /* Take the next one; there is one. */
 struct dfi_event dfi__open_pop_event(struct open_target *open);

@@ -19,6 +19,7 @@ static bool is_ready(void *arg)
 	for (i = 0; i < open->n_taken; i++)
 		if (!open->taken[i].held &&
 		    open_may_read(target, &open->taken[i].end->readers[0]) &&
+		    !open_is_shut(target, &open->taken[i]) &&
 		    dfi__target_ready(open->taken[i].end))
 			return true;
 	return false;

@@ -130,6 +130,18 @@ struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat)
 	return next;
 }
 
+bool dfi__pairs_followed(
+    const struct pairs *pairs, uint32_t seat, const struct pair *pair)
+{
+	uint64_t holder = seat_watch_holder(&pairs->seats, seat);
+	uint32_t i;
+
+	for (i = 0; i < SEAT_PAIRS; i++)
+		if (pairs->of[seat].pair[i].state == PAIR_READY)
+			return true;
+	return holder && holder != pair->incarnation;
+}
+
 void dfi__pairs_retire(struct pairs *pairs, struct pair *pair)
 {
 	pthread_mutex_lock(&pairs->seats.lock);

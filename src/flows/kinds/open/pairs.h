@@ -148,6 +148,11 @@ bool dfi__pairs_are_coming(const struct pairs *pairs);
  */
 struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat);
 
+/* Under the lock: whether another holder's tuples wait behind those of a pair.
+ */
+bool dfi__pairs_followed(
+    const struct pairs *pairs, uint32_t seat, const struct pair *pair);
+
 /* Hand a pair that was taken back to the helper. */
 void dfi__pairs_retire(struct pairs *pairs, struct pair *pair);
 
