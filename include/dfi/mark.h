@@ -52,6 +52,16 @@ DFI_API int dfi_source_mark(struct dfi_source *source, uint64_t value);
 DFI_API int dfi_target_watermark(
     const struct dfi_target *target, uint64_t *value);
 
+/*
+ * Whether the tuples that were consumed last are late: 1, or 0. With
+ * dfi_target_attr.idle_after_ms a source from which nothing has come for so
+ * long, or for up to a half longer, and whose ring is empty, does not hold the
+ * watermark: idle or stopped, it counts no more until its next mark. From then
+ * on its tuples are late, up to its first mark that is not below the watermark.
+ * If all are idle, the watermark stays. Not in combiner flows: -EINVAL at open.
+ */
+DFI_API int dfi_target_late(const struct dfi_target *target);
+
 DFI_END_DECLS
 
 #endif

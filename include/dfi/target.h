@@ -53,7 +53,7 @@ struct dfi_target_attr {
 	uint32_t open_timeout_ms;        /* default the context's */
 	uint32_t stall_timeout_ms; /* default 0: wait while sources live */
 	uint32_t wait;             /* enum dfi_wait */
-	uint32_t reserved;         /* 0 */
+	uint32_t idle_after_ms;    /* see mark.h; default 0: never */
 };
 #define DFI_TARGET_ATTR_INIT DFI_INIT(struct dfi_target_attr)
 

@@ -440,7 +440,7 @@ static void pin_targets(void)
 	PIN(dfi_target_attr, open_timeout_ms, 16, 4);
 	PIN(dfi_target_attr, stall_timeout_ms, 20, 4);
 	PIN(dfi_target_attr, wait, 24, 4);
-	PIN(dfi_target_attr, reserved, 28, 4);
+	PIN(dfi_target_attr, idle_after_ms, 28, 4);
 
 	PIN_SIZE(dfi_target_stats, 88);
 	PIN(dfi_target_stats, tuples, 0, 8);

@@ -178,7 +178,8 @@ bool dfi__target_arm(struct dfi_target *target)
 	fresh = dfi__target_announce(target, notify);
 	fresh |= dfi__notify_announce(notify, &notify->self.word);
 	dfi__notify_sleep(notify, fresh, dfi__target_is_unwoken(target),
-	    atomic_peek(&target->segments), target->wait_time.deadline);
+	    atomic_peek(&target->segments),
+	    marks_deadline(target->marks, target->wait_time.deadline));
 	if (target->wait.arm)
 		target->wait.arm(target->wait.arm_arg);
 	return arrived(target);
@@ -322,10 +323,12 @@ int dfi__target_wait(struct dfi_target *target)
 	atomic_publish(&target->sources.sleeping, word);
 	if (target->above)
 		atomic_publish(&target->above->sleeping, word);
+	time->deadline = marks_deadline(target->marks, attach_deadline);
 	there = wait_spin(&target->wait, time, spin_look, target,
 		    target->looks.cost) ||
 	    dfi__wait_slow(&target->wait, word, time,
 		target->wait.sleeps ? look : spin_look, target);
+	time->deadline = attach_deadline;
 	atomic_set(&target->sources.sleeping, NULL);
 	if (target->above)
 		atomic_set(&target->above->sleeping, NULL);
@@ -335,6 +338,9 @@ int dfi__target_wait(struct dfi_target *target)
 			dfi__target_goes_on(target);
 		return 0;
 	}
+	if (target->look_again & LOOK_FOR_IDLE &&
+	    clock_now_ns() >= target->marks->idle_due)
+		return 0;
 	if (attach_deadline != DEADLINE_NEVER) {
 		ret = check_attached(target);
 		if (ret < 0 || time->timeout_ns == DEADLINE_NEVER)

@@ -208,7 +208,7 @@ int dfi__target_input(struct dfi_target *target)
 			    -EAGAIN, "the targets above have changed");
 		if (unlikely(target_changes(target) != target->seen_changes ||
 			target->look_again)) {
-			ret = dfi__target_check_sources(target);
+			ret = dfi__target_look(target);
 			if (ret < 0)
 				return ret;
 		}

@@ -9,23 +9,64 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/compiler.h"
 #include "flows/open/watermark.h"
 
 struct dfi_event;
 struct dfi_target;
+struct reader;
 
 struct target_marks {
 	struct open_watermark watermark;
 	bool reports; /* the target was opened with DFI_EVENTS */
 	bool risen;   /* the watermark has, and no event has told it yet */
+	/* When to look for idle sources, or DEADLINE_NEVER. */
+	int64_t idle_due;
+	uint64_t *seen; /* of each source: the segments at the last look */
 	struct open_marker of[]; /* the sources */
 };
 
 /*
- * Of a target with this many sources, all of which count if they are there:
- * -ENOMEM.
+ * Of a target whose sources all count if they are there. -ENOMEM. free: NULL is
+ * allowed.
  */
-int dfi__marks_open(struct dfi_target *target, bool are_there);
+int dfi__marks_open(
+    struct dfi_target *target, bool are_there, uint32_t idle_after_ms);
+void dfi__marks_free(struct target_marks *marks);
+
+/* A source of an open flow has joined its seat. */
+void dfi__marks_joined(struct target_marks *marks, uint32_t source);
+
+/* The ring of a source that was held back is read again. */
+void dfi__marks_resumed(struct target_marks *marks, uint32_t source);
+
+/* A source's mark was taken: whether the watermark has risen. */
+bool dfi__marks_marked(
+    struct target_marks *marks, uint32_t source, uint64_t value);
+
+/*
+ * Whether it is time to look for idle sources. If so, it is time again once
+ * dfi__marks_look_at() has found one that may be idle later.
+ */
+bool dfi__marks_are_due(struct target_marks *marks, int64_t now);
+
+/*
+ * Whether a source is found to be idle, and the watermark has risen by that. No
+ * segment of it is lent.
+ */
+bool dfi__marks_look_at(struct dfi_target *target, uint32_t source,
+    const struct reader *reader, int64_t now);
+
+/* The same for all of a target that has the rings, if it is time. */
+void dfi__marks_look(struct dfi_target *target);
+
+/* The earlier of a deadline, and when to look for idle sources. */
+static inline int64_t marks_deadline(
+    const struct target_marks *marks, int64_t deadline)
+{
+	return unlikely(marks && marks->idle_due < deadline) ? marks->idle_due
+							     : deadline;
+}
 
 /* A segment without tuples was taken from a source; it may be a mark. */
 void dfi__marks_passed(struct dfi_target *target, uint32_t source);

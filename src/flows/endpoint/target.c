@@ -241,7 +241,7 @@ static void free_rings(struct dfi_target *target)
 	dfi__notify_free(target->notify);
 	dfi__ring_memory_return(target->dfi, target->ring_memory);
 	free(target->readers);
-	free(target->marks);
+	dfi__marks_free(target->marks);
 }
 
 static void close_kind(struct dfi_target *target)
@@ -320,7 +320,9 @@ int dfi__target_open(struct dfi *dfi, const struct kind *kind,
 	target->open_timeout_ms = attr->open_timeout_ms;
 	target->wait_time.deadline = context_deadline(
 	    dfi, attr->open_timeout_ms);
-	ret = flow->kind == DFI_COMBINE ? 0 : dfi__marks_open(target, true);
+	ret = flow->kind == DFI_COMBINE
+	    ? 0
+	    : dfi__marks_open(target, true, attr->idle_after_ms);
 	if (!ret)
 		ret = attach(target, deadline);
 	if (ret < 0) {

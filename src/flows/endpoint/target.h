@@ -42,6 +42,15 @@ struct looks {
 	uint32_t cost;      /* of a spinning target's look, in cache lines */
 };
 
+/*
+ * At the sources: one is gone and its ring isn't empty, or an event is next.
+ * For those that are idle: always, if some can be.
+ */
+enum {
+	LOOK_AT_SOURCES = 1,
+	LOOK_FOR_IDLE = 2
+};
+
 struct dfi_target {
 	struct dfi_target_head head; /* first: see dfi/target.h */
 	/* Any thread reads these: */
@@ -68,11 +77,7 @@ struct dfi_target {
 	bool has_gap;      /* gap is the last one reported */
 	struct dfi_gap gap;
 	_Atomic uint64_t gaps, lost_segments; /* reported; any thread reads */
-	/*
-	 * The sources must be looked at before the next segment: one is gone
-	 * and its ring isn't empty, or an event is next.
-	 */
-	bool look_again;
+	uint8_t look_again;    /* before the next segment: LOOK_... */
 	uint32_t seen_changes; /* the last of target_changes() */
 	uint32_t flags;
 	uint32_t empty_polls; /* of a nonblocking handle */
@@ -191,6 +196,9 @@ int dfi__target_report_gap(struct dfi_target *target, uint32_t source);
  * ends the flow at once.
  */
 int dfi__target_check_sources(struct dfi_target *target);
+
+/* The same, if something has changed, and look for idle sources if need be. */
+int dfi__target_look(struct dfi_target *target);
 
 /*
  * The part of this check that no change announces: the end marks. With many

@@ -296,14 +296,20 @@ static bool any_ready(void *arg)
 	return false;
 }
 
-/* The first time at which a member reports sources that have not attached. */
-static int64_t attach_deadline(const struct dfi_target_group *group)
+/*
+ * The first time at which a member reports sources that have not attached, or
+ * looks for idle ones.
+ */
+static int64_t next_deadline(const struct dfi_target_group *group)
 {
 	int64_t deadline = DEADLINE_NEVER, member;
+	const struct dfi_target *target;
 	uint32_t i;
 
 	for (i = 0; i < group->n_members; i++) {
-		member = group->members[i].target->wait_time.deadline;
+		target = group->members[i].target;
+		member = marks_deadline(
+		    target->marks, target->wait_time.deadline);
 		if (!group->members[i].done && member < deadline)
 			deadline = member;
 	}
@@ -474,9 +480,9 @@ static bool wait_for_any(struct dfi_target_group *group, int64_t deadline)
 /* 0: try the members again. */
 static int wait_for_batch(struct dfi_target_group *group, int64_t give_up)
 {
-	int64_t attach = attach_deadline(group);
+	int64_t next = next_deadline(group);
 
-	if (wait_for_any(group, attach < give_up ? attach : give_up) ||
+	if (wait_for_any(group, next < give_up ? next : give_up) ||
 	    clock_now_ns() < give_up)
 		return 0;
 	return dfi__fail(-ETIMEDOUT,
@@ -514,7 +520,7 @@ int dfi_target_group_consume_batch(
 		}
 		if (group->flags & DFI_NONBLOCK) {
 			if (!group->has_descriptor ||
-			    !arm(group, attach_deadline(group))) {
+			    !arm(group, next_deadline(group))) {
 				if (group->has_descriptor)
 					look_for_stalls(group);
 				return dfi__fail_text(

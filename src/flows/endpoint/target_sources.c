@@ -202,7 +202,7 @@ static int check_source(struct dfi_target *target, uint32_t source)
 	if (gone)
 		settle(target);
 	if (reader_ready(reader)) {
-		target->look_again |= gone;
+		target->look_again |= gone ? LOOK_AT_SOURCES : 0;
 		return 0;
 	}
 	ret = dfi__reader_check_end(reader);
@@ -279,14 +279,24 @@ int dfi__target_check_sources(struct dfi_target *target)
 	int ret = 0;
 
 	target->seen_changes = target_changes(target);
-	target->look_again = false;
+	target->look_again &= LOOK_FOR_IDLE;
 	for (i = 0; !ret && !target->lost && i < target->n_readers; i++)
 		ret = check_source(target, i);
 	if (!ret && !target->lost && dfi__peers_cannot_attach(&target->sources))
 		lose_absent(target);
 	if (!ret && target->marks && target->marks->risen) {
-		target->look_again = true;
+		target->look_again |= LOOK_AT_SOURCES;
 		return dfi__marks_event_is_next();
 	}
 	return ret;
+}
+
+int dfi__target_look(struct dfi_target *target)
+{
+	if (target->look_again & LOOK_FOR_IDLE)
+		dfi__marks_look(target);
+	return target_changes(target) != target->seen_changes ||
+		target->look_again & LOOK_AT_SOURCES
+	    ? dfi__target_check_sources(target)
+	    : 0;
 }

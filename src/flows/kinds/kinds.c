@@ -50,10 +50,15 @@ static bool has_events(const struct flow *flow, const char *role)
 	    (flow->kind != DFI_COMBINE && strcmp(role, "target") == 0);
 }
 
-/* Whether a target can align the marks of the flow's sources. */
-static int check_align(const struct flow *flow)
+/* What a target may want of marks, from the flow's sources. */
+static int check_marks(const struct flow *flow, bool align)
 {
-	if (flow->ordered)
+	if (flow->kind == DFI_COMBINE)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': dfi_target_attr.idle_after_ms is not for "
+		    "combiner flows, in which marks end windows: set it to 0",
+		    flow->name);
+	if (align && flow->ordered)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': DFI_ALIGN, but it is ordered: its tuples come "
 		    "in the flow's order, in which a mark has a place: leave "
@@ -61,10 +66,11 @@ static int check_align(const struct flow *flow)
 		    flow->name);
 	if (flow_is_multicast(flow))
 		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': DFI_ALIGN: datagrams carry no marks in this "
+		    "flow '%s': %s: datagrams carry no marks in this "
 		    "version: create the flow with replicate.method "
 		    "DFI_REPLICATION_NAIVE",
-		    flow->name);
+		    flow->name,
+		    align ? "DFI_ALIGN" : "dfi_target_attr.idle_after_ms");
 	return 0;
 }
 
@@ -77,15 +83,16 @@ struct opening {
 
 /*
  * Check what an endpoint's attributes say, and wait for its flow. attr: those
- * of a target, or the same members of a source's. name: of their type.
+ * of a target, or the same members of a source's. reserved: the rest. name: of
+ * their type.
  */
 static int begin(struct dfi *dfi, const char *flow_name, const char *role,
-    uint32_t index, const struct dfi_target_attr *attr, const char *name,
-    struct opening *opening)
+    uint32_t index, const struct dfi_target_attr *attr, uint64_t reserved,
+    const char *name, struct opening *opening)
 {
 	bool is_target = strcmp(role, "target") == 0;
 	int ret = check_attr(
-	    name, attr->flags, is_target ? DFI_ALIGN : 0, attr->reserved);
+	    name, attr->flags, is_target ? DFI_ALIGN : 0, reserved);
 
 	if (!ret)
 		ret = dfi__context_wait(dfi, attr->wait, name, &opening->wait);
@@ -105,8 +112,8 @@ static int begin(struct dfi *dfi, const char *flow_name, const char *role,
 			: "sources have events in open flows only "
 			  "(DFI_MEMBERS_OPEN)");
 	}
-	if (!ret && attr->flags & DFI_ALIGN) {
-		ret = check_align(&opening->flow);
+	if (!ret && (attr->flags & DFI_ALIGN || attr->idle_after_ms)) {
+		ret = check_marks(&opening->flow, attr->flags & DFI_ALIGN);
 		if (ret < 0)
 			dfi__flow_free(&opening->flow);
 	}
@@ -132,9 +139,8 @@ int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 			.schema = attr.schema,
 			.open_timeout_ms = attr.open_timeout_ms,
 			.wait = attr.wait,
-			.reserved = attr.reserved,
 		    },
-		    name, &opening);
+		    attr.reserved, name, &opening);
 	if (!ret && opening.flow.membership)
 		ret = dfi__open_source_open(dfi, &opening.flow, index, &attr,
 		    &opening.wait, opening.deadline, out);
@@ -161,7 +167,7 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 		ret = dfi__attr_load(&attr, sizeof(attr), user, name);
 	if (!ret)
 		ret = begin(
-		    dfi, flow_name, "target", index, &attr, name, &opening);
+		    dfi, flow_name, "target", index, &attr, 0, name, &opening);
 	if (!ret && opening.flow.membership)
 		ret = dfi__open_target_open(dfi, &opening.flow, index, &attr,
 		    &opening.wait, opening.deadline, out);

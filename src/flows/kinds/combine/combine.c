@@ -108,7 +108,7 @@ static void resume(struct dfi_target *target, uint64_t mark)
 		target->n_held--;
 	}
 	/* A source that was held back may have gone meanwhile. */
-	target->look_again = true;
+	target->look_again |= LOOK_AT_SOURCES;
 }
 
 static const struct ring_geometry *geometry(const struct dfi_target *target)

@@ -124,7 +124,7 @@ static void resume(struct dfi_target *target, uint64_t mark)
 			continue;
 		dfi__open_fold_release(open, &open->taken[i]);
 		/* Its source may have gone meanwhile. */
-		open->taken[i].end->look_again = true;
+		open->taken[i].end->look_again |= LOOK_AT_SOURCES;
 	}
 }
 

@@ -42,8 +42,7 @@ static void take_pair(struct open_target *open, uint32_t seat)
 		.seat = seat,
 	};
 	if (open->target->marks)
-		(void)dfi__open_watermark_join(
-		    &open->target->marks->watermark, seat, 0);
+		dfi__marks_joined(open->target->marks, seat);
 	if (open->acks)
 		dfi__acks_join(open, taken);
 	if (!taken->end->readers[0].awaits_mark)
@@ -250,8 +249,7 @@ static int take_rise(struct dfi_target *target, uint32_t i)
 		dfi__open_fold_mark(target, &open->taken[i]);
 		return open->taken[i].held ? -EAGAIN : 0;
 	}
-	if (dfi__open_watermark_mark(
-		&target->marks->watermark, open->taken[i].seat, event.value, 0))
+	if (dfi__marks_marked(target->marks, open->taken[i].seat, event.value))
 		dfi__open_risen(open);
 	may_read_on = dfi__open_may_read_on(open, &open->taken[i]);
 	ret = check_events(open);
@@ -432,6 +430,8 @@ int dfi__open_target_next(struct dfi_target *target)
 			return dfi__target_give_up(target);
 		if (!open->n_events)
 			adopt(open);
+		if (unlikely(target->look_again & LOOK_FOR_IDLE))
+			dfi__open_look_for_idle(open);
 		ret = check_events(open);
 		if (ret < 0)
 			return ret;

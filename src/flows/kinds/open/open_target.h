@@ -106,6 +106,9 @@ void dfi__open_resume(struct open_target *open);
  */
 bool dfi__open_may_read_on(struct open_target *open, const struct taken *taken);
 
+/* dfi__marks_look() of all pairs. */
+void dfi__open_look_for_idle(struct open_target *open);
+
 /* Whether a ring that is held back need not be looked at. */
 static inline bool open_is_shut(
     const struct dfi_target *target, const struct taken *taken)

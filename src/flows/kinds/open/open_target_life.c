@@ -69,7 +69,7 @@ static int no_memory(const struct dfi_target *target)
 }
 
 /* What the helper needs must be there before it starts. */
-static int init(struct dfi_target *target)
+static int init(struct dfi_target *target, uint32_t idle_after_ms)
 {
 	struct open_target *open = calloc(1, sizeof(*open));
 	int ret;
@@ -102,7 +102,7 @@ static int init(struct dfi_target *target)
 		return ret;
 	ret = target->flow.kind == DFI_COMBINE
 	    ? dfi__combine_open(target, &dfi__open_fold_intake)
-	    : dfi__marks_open(target, false);
+	    : dfi__marks_open(target, false, idle_after_ms);
 	if (ret < 0)
 		return ret;
 	if (target->flags & DFI_NONBLOCK)
@@ -127,7 +127,7 @@ static void free_target(struct dfi_target *target)
 	}
 	dfi__combine_close(target->combiner);
 	free(target->readers);
-	free(target->marks);
+	dfi__marks_free(target->marks);
 	dfi__notify_free(target->notify);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
@@ -168,7 +168,7 @@ int dfi__open_target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	target->wait_time = wait_time(attr->stall_timeout_ms);
 	target->gives_results = true;
 	target->head.tuple_size = flow->schema->tuple_size;
-	ret = init(target);
+	ret = init(target, attr->idle_after_ms);
 	if (!ret)
 		ret = dfi__pairs_open(&open_target(target)->pairs, dfi,
 		    &target->flow, OPEN_TARGET, index, deadline);

@@ -65,7 +65,9 @@ static uint64_t progress(void *arg)
 int dfi__open_target_wait(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
+	int64_t deadline = target->wait_time.deadline;
 	char why[PAIRS_WHY_SIZE];
+	bool there;
 	struct pairs_wait wait = {
 		.policy = &target->wait,
 		.time = &target->wait_time,
@@ -80,12 +82,17 @@ int dfi__open_target_wait(struct dfi_target *target)
 
 	if (target->flags & DFI_NONBLOCK) {
 		if (target->notify &&
-		    dfi__pairs_arm(&wait, target->notify, DEADLINE_NEVER))
+		    dfi__pairs_arm(&wait, target->notify,
+			marks_deadline(target->marks, deadline)))
 			return 0;
 		return dfi__fail_text(-EAGAIN, "no tuple is there");
 	}
 	counter_add(&target->stalls, 1);
-	if (dfi__pairs_wait(&wait))
+	target->wait_time.deadline = marks_deadline(target->marks, deadline);
+	there = dfi__pairs_wait(&wait);
+	target->wait_time.deadline = deadline;
+	if (there ||
+	    clock_now_ns() >= marks_deadline(target->marks, DEADLINE_NEVER))
 		return 0;
 	return dfi__fail(-ETIMEDOUT,
 	    "flow '%s': %s %u: no tuple came for %ld ms%s", target->flow.name,
