@@ -70,9 +70,10 @@ int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
 	part->tuples = NULL;
 	part->aggregates = NULL;
 	part->schema = dfi__schema_copy(flow->schema);
-	part->aggregates = dfi__aggregates_copy(
-	    flow->aggregates, flow->n_aggregates);
-	if (!part->schema || !part->aggregates) {
+	if (flow->n_aggregates)
+		part->aggregates = dfi__aggregates_copy(
+		    flow->aggregates, flow->n_aggregates);
+	if (!part->schema || (flow->n_aggregates && !part->aggregates)) {
 		dfi__flow_free(part);
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
