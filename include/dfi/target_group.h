@@ -78,9 +78,9 @@ struct dfi_target_group_batch {
  * batch->target when that one has; or an error.
  *
  * With batch->target it is that target's (target.h); the next call goes on with
- * the others, and after -ENODATA with it. With batch->target NULL it is the
- * group's: -ETIMEDOUT: nothing came for stall_timeout_ms. -EAGAIN: with
- * DFI_NONBLOCK, nothing is there. -EBUSY: a batch is out. -EINTR:
+ * the others, and after -ENODATA and -ENOMSG with it. With batch->target NULL
+ * it is the group's: -ETIMEDOUT: nothing came for stall_timeout_ms. -EAGAIN:
+ * with DFI_NONBLOCK, nothing is there. -EBUSY: a batch is out. -EINTR:
  * dfi_target_group_interrupt() was called.
  */
 DFI_API int dfi_target_group_consume_batch(

@@ -1140,17 +1140,12 @@ Test(open, only_its_creator_finishes_a_flow)
 Test(open, calls_that_need_all_rings_are_refused)
 {
 	struct dfi_source_attr lingers = DFI_SOURCE_ATTR_INIT;
-	struct dfi_target_group *group;
 	struct dfi_source *s;
 	struct dfi_target *t;
 
 	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
 	t = target(0);
 	assert_error(dfi_target_cancel(t), -EOPNOTSUPP, "close it");
-	cr_assert_eq(dfi_target_group_open(rig.dfi, NULL, &group), 0);
-	assert_error(dfi_target_group_add(group, t, NULL), -EOPNOTSUPP,
-	    "dfi_target_fd()");
-	cr_assert_eq(dfi_target_group_close(group), 0);
 	lingers.linger_us = 10;
 	assert_error(dfi_source_open(rig.dfi, "f", 0, &lingers, &s),
 	    -EOPNOTSUPP, "linger_us", "flush");

@@ -14,6 +14,7 @@
 
 struct dfi_source;
 struct dfi_event;
+struct notify;
 struct dfi_target;
 struct remote;
 
@@ -153,10 +154,19 @@ struct intake_ops {
 	void (*stop)(struct dfi_target *target);
 	/*
 	 * Free a target that has no rings of its own, instead of what
-	 * dfi_target_close() does. NULL: it has rings, and can cancel and be
-	 * in a group.
+	 * dfi_target_close() does. NULL: it has rings, and can cancel.
 	 */
 	void (*leave)(struct dfi_target *target);
+	/*
+	 * Such a target in a group. wakes: dfi__target_ready(). announce:
+	 * dfi__target_announce(); sets *unwoken if dfi__target_is_unwoken().
+	 * sleeps: arm the networks. withdraw: dfi__target_withdraw().
+	 */
+	bool (*wakes)(struct dfi_target *target);
+	bool (*announce)(
+	    struct dfi_target *target, struct notify *notify, bool *unwoken);
+	void (*sleeps)(struct dfi_target *target);
+	void (*withdraw)(struct dfi_target *target);
 	/* The target has closed and its entry stays; or NULL. */
 	void (*rest)(struct dfi_target *target);
 	/* Free what open() has made, or the part that it made; or NULL. */

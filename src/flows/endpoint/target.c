@@ -436,12 +436,12 @@ int dfi_target_close(struct dfi_target *target)
 	if (target->status || target_aborted(target))
 		ret = dfi__target_check_slow(target);
 	dfi = target->dfi;
+	if (target->group)
+		dfi__target_group_drop(target);
 	if (target->kind->intake.leave) {
 		target->kind->intake.leave(target);
 		return ret;
 	}
-	if (target->group)
-		dfi__target_group_drop(target);
 	if (!target->cancelled)
 		close_rings(target, RING_CLOSED);
 	else if (!target->cancel_published &&

@@ -319,6 +319,34 @@ void dfi__target_set_spins(struct dfi_target *target, bool spins);
 /* Afterwards nothing wakes the owner. */
 void dfi__target_withdraw(struct dfi_target *target);
 
+/* The same for targets of groups: those of open flows have no rings. */
+static inline bool target_has_rings(const struct dfi_target *target)
+{
+	return likely(!target->kind->intake.leave);
+}
+
+static inline bool target_is_ready(struct dfi_target *target)
+{
+	return target_has_rings(target) ? dfi__target_ready(target)
+					: target->kind->intake.wakes(target);
+}
+
+static inline void target_arm_networks(struct dfi_target *target)
+{
+	if (!target_has_rings(target))
+		target->kind->intake.sleeps(target);
+	else if (target->wait.arm)
+		target->wait.arm(target->wait.arm_arg);
+}
+
+static inline void target_withdraw(struct dfi_target *target)
+{
+	if (target_has_rings(target))
+		dfi__target_withdraw(target);
+	else
+		target->kind->intake.withdraw(target);
+}
+
 /* Release the lent batch for a caller that lost it. */
 void dfi__target_take_back(struct dfi_target *target);
 
@@ -327,6 +355,16 @@ void dfi__target_group_drop(struct dfi_target *target);
 
 /* Whether nothing wakes the target; see struct wait_policy. */
 bool dfi__target_is_unwoken(const struct dfi_target *target);
+
+/* Both of these, of a target of a group. */
+static inline bool target_announce(
+    struct dfi_target *target, struct notify *notify, bool *unwoken)
+{
+	if (!target_has_rings(target))
+		return target->kind->intake.announce(target, notify, unwoken);
+	*unwoken |= dfi__target_is_unwoken(target);
+	return dfi__target_announce(target, notify);
+}
 
 /* -EBUSY; the text names what the target lends. */
 int dfi__target_lends_already(const struct dfi_target *target);

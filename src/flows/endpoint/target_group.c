@@ -102,7 +102,7 @@ static void detach(struct dfi_target_group *group, struct dfi_target *target)
 {
 	if (group->lends == target)
 		group->lends = NULL;
-	dfi__target_withdraw(target);
+	target_withdraw(target);
 	target->group = NULL;
 }
 
@@ -143,12 +143,6 @@ int dfi_target_group_add(
 		    target, target ? &target->magic : NULL, TARGET_MAGIC);
 	if (ret < 0)
 		return ret;
-	if (target->kind->intake.leave)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': %s %u: targets of open flows can't be in "
-		    "groups in this version: poll their descriptors "
-		    "(dfi_target_fd())",
-		    target->flow.name, TARGET_ID(target));
 	if (target->group || target->notify)
 		return dfi__fail(-EBUSY, "flow '%s': %s %u %s",
 		    target->flow.name, TARGET_ID(target),
@@ -166,7 +160,8 @@ int dfi_target_group_add(
 	};
 	group->n_open++;
 	target->group = group;
-	dfi__target_set_spins(target, false);
+	if (target_has_rings(target))
+		dfi__target_set_spins(target, false);
 	/* The member may have tuples that were announced before. */
 	dfi__notify_kick(&group->notify);
 	return 0;
@@ -291,7 +286,7 @@ static bool any_ready(void *arg)
 		return true;
 	for (i = 0; i < group->n_members; i++)
 		if (!group->members[i].done &&
-		    dfi__target_ready(group->members[i].target))
+		    target_is_ready(group->members[i].target))
 			return true;
 	return false;
 }
@@ -334,15 +329,13 @@ static bool arm(struct dfi_target_group *group, int64_t deadline)
 		if (group->members[i].done)
 			continue;
 		target = group->members[i].target;
-		fresh |= dfi__target_announce(target, notify);
-		unwoken |= dfi__target_is_unwoken(target);
+		fresh |= target_announce(target, notify, &unwoken);
 		segments += atomic_peek(&target->segments);
 	}
 	dfi__notify_sleep(notify, fresh, unwoken, segments, deadline);
 	for (i = 0; i < group->n_members; i++) {
-		target = group->members[i].target;
-		if (!group->members[i].done && target->wait.arm)
-			target->wait.arm(target->wait.arm_arg);
+		if (!group->members[i].done)
+			target_arm_networks(group->members[i].target);
 	}
 	return any_ready(group);
 }
@@ -353,7 +346,8 @@ static void look_for_stalls(struct dfi_target_group *group)
 	uint32_t i;
 
 	for (i = 0; i < group->n_members; i++)
-		if (!group->members[i].done)
+		if (!group->members[i].done &&
+		    target_has_rings(group->members[i].target))
 			dfi__target_found_nothing(group->members[i].target);
 }
 

@@ -141,6 +141,13 @@ uint64_t dfi__open_fold_watermark(const struct dfi_target *target);
 /* Give the consumed segment back. */
 void dfi__open_target_give_back(struct dfi_target *target);
 
+/* See struct intake_ops. */
+bool dfi__open_target_wakes(struct dfi_target *target);
+bool dfi__open_target_announce(
+    struct dfi_target *target, struct notify *notify, bool *unwoken);
+void dfi__open_target_sleeps(struct dfi_target *target);
+void dfi__open_target_withdraw(struct dfi_target *target);
+
 /* Nothing is there: 0 to look again, or an error. */
 int dfi__open_target_wait(struct dfi_target *target);
 

@@ -7,9 +7,8 @@
 #include "base/error.h"
 #include "flows/endpoint/await.h"
 
-static bool is_ready(void *arg)
+bool dfi__open_target_wakes(struct dfi_target *target)
 {
-	struct dfi_target *target = arg;
 	struct open_target *open = open_target(target);
 	uint32_t i;
 
@@ -25,9 +24,14 @@ static bool is_ready(void *arg)
 	return false;
 }
 
-static bool announce(void *arg, struct notify *notify, bool *unwoken)
+static bool is_ready(void *arg)
 {
-	struct dfi_target *target = arg;
+	return dfi__open_target_wakes(arg);
+}
+
+bool dfi__open_target_announce(
+    struct dfi_target *target, struct notify *notify, bool *unwoken)
+{
 	struct open_target *open = open_target(target);
 	bool fresh = false;
 	uint32_t i;
@@ -42,9 +46,14 @@ static bool announce(void *arg, struct notify *notify, bool *unwoken)
 	return fresh;
 }
 
-static void arm(void *arg)
+static bool announce(void *arg, struct notify *notify, bool *unwoken)
 {
-	const struct open_target *open = open_target(arg);
+	return dfi__open_target_announce(arg, notify, unwoken);
+}
+
+void dfi__open_target_sleeps(struct dfi_target *target)
+{
+	const struct open_target *open = open_target(target);
 	struct wait_policy *wait;
 	uint32_t i;
 
@@ -53,6 +62,21 @@ static void arm(void *arg)
 		if (wait->arm)
 			wait->arm(wait->arm_arg);
 	}
+}
+
+static void arm(void *arg)
+{
+	dfi__open_target_sleeps(arg);
+}
+
+void dfi__open_target_withdraw(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++)
+		dfi__target_withdraw(open->taken[i].end);
+	dfi__peers_withdraw(&target->sources);
 }
 
 static uint64_t progress(void *arg)
@@ -80,6 +104,8 @@ int dfi__open_target_wait(struct dfi_target *target)
 		.arg = target,
 	};
 
+	if (target->group)
+		return dfi__fail_text(-EAGAIN, "no tuple is there");
 	if (target->flags & DFI_NONBLOCK) {
 		if (target->notify &&
 		    dfi__pairs_arm(&wait, target->notify,

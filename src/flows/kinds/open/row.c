@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The row of open flows. Their targets are in no group and have no rings of
- * their own, so nobody asks ready() or reports passed().
+ * The row of open flows. Their targets have no rings of their own, so nobody
+ * asks ready() or reports passed().
  */
 #include "flows/kinds/combine/combine.h"
 #include "keyed.h"
@@ -18,6 +18,10 @@ const struct kind dfi__open_kind = {
 	.intake = {
 		.next = dfi__open_target_next,
 		.leave = dfi__open_target_leave,
+		.wakes = dfi__open_target_wakes,
+		.announce = dfi__open_target_announce,
+		.sleeps = dfi__open_target_sleeps,
+		.withdraw = dfi__open_target_withdraw,
 		.event = dfi__open_target_take_event,
 	},
 };
@@ -40,6 +44,10 @@ const struct kind dfi__open_combine_kind = {
 	.intake = {
 		.next = dfi__combine_next,
 		.leave = dfi__open_target_leave,
+		.wakes = dfi__open_target_wakes,
+		.announce = dfi__open_target_announce,
+		.sleeps = dfi__open_target_sleeps,
+		.withdraw = dfi__open_target_withdraw,
 		.event = dfi__open_target_take_event,
 		.watermark = dfi__open_fold_watermark,
 	},
