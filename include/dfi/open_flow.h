@@ -61,8 +61,9 @@ enum dfi_on_loss {
 struct dfi_open_attr {
 	uint32_t membership;  /* enum dfi_membership */
 	uint32_t min_sources; /* attached before a source may push */
-	uint32_t min_targets; /* the same; 0: 1, with DFI_COMBINE all */
-	uint32_t on_loss;     /* enum dfi_on_loss */
+	/* The same; 0: 1, with DFI_COMBINE all; or DFI_NO_TARGETS. */
+	uint32_t min_targets;
+	uint32_t on_loss; /* enum dfi_on_loss */
 	/*
 	 * 0: never. Else a source evicts a target whose ring has been full for
 	 * so long that it holds up the source, stopped or slow: the target
@@ -82,6 +83,12 @@ struct dfi_open_attr {
 #define DFI_MAX_PARTITIONS 16384u
 #define DFI_DEFAULT_PARTITIONS 256u
 #define DFI_MAX_REPLAY_PARTITIONS 4096u /* with DFI_ON_LOSS_REPLAY */
+
+/*
+ * A source may push before any target is there: for a named seat -ENXIO, else
+ * the push waits, or -EAGAIN, as it does when all targets have left.
+ */
+#define DFI_NO_TARGETS UINT32_MAX
 
 /* The index of an open that takes any free seat. -EBUSY: there is none. */
 #define DFI_ANY_SEAT UINT32_MAX

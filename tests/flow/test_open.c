@@ -512,6 +512,69 @@ Test(open, a_source_waits_for_those_who_must_be_there)
 }
 
 /* It has sent nothing, so its targets do not fail. */
+static void create_without_minimum(uint32_t kind, uint32_t routing)
+{
+	struct dfi_flow_attr attr = flow_attr(routing, DFI_ON_LOSS_DROP);
+
+	attr.kind = kind;
+	attr.open.min_targets = DFI_NO_TARGETS;
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+}
+
+Test(open, a_source_that_needs_no_target_names_empty_seats)
+{
+	struct kv kv = numbered_kv(1);
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create_without_minimum(DFI_SHUFFLE, DFI_ROUTE_DIRECT);
+	s = source(0);
+	assert_error(dfi_source_push_to(s, 2, &kv), -ENXIO, "target 2",
+	    "nobody holds this seat");
+	t = target(2);
+	push_when_there(s, 2, 5);
+	close_source(s);
+	finish();
+	expect_number(t, 5);
+	end_target(t);
+}
+
+/* What it pushes goes to the first who comes, and nothing is dropped. */
+static void wait_for_the_first(uint32_t kind, uint32_t routing)
+{
+	struct kv kv = numbered_kv(0);
+	uint64_t n = 0, i, dropped;
+	struct dfi_source *s;
+	struct dfi_target *t;
+	int ret;
+
+	create_without_minimum(kind, routing);
+	s = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	while (!(ret = dfi_source_push(s, &kv)))
+		kv = numbered_kv(++n);
+	cr_assert_eq(ret, -EAGAIN, "%s", dfi_errmsg());
+	t = target(1);
+	cr_assert_eq(push_soon(s, &kv), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_source_flush(s), 0);
+	cr_assert_eq(dfi_source_dropped(s, &dropped), 0);
+	cr_assert_eq(dropped, 0);
+	close_source(s);
+	finish();
+	for (i = 0; i <= n; i++)
+		expect_number(t, i);
+	end_target(t);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+}
+
+Test(open, a_source_that_needs_no_target_waits_for_the_first)
+{
+	wait_for_the_first(DFI_SHUFFLE, DFI_ROUTE_ANY);
+	wait_for_the_first(DFI_SHUFFLE, DFI_ROUTE_ROUND_ROBIN);
+	wait_for_the_first(DFI_SHUFFLE, DFI_ROUTE_HASH);
+	wait_for_the_first(DFI_REPLICATE, 0);
+}
+
 Test(open, a_source_that_gives_up_waiting_harms_nobody)
 {
 	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);

@@ -313,11 +313,13 @@ int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 		ret = check_minimum(
 		    flow, "source", open->min_sources, flow->n_sources);
 	if (!ret)
-		ret = check_minimum(
-		    flow, "target", open->min_targets, flow->n_targets);
+		ret = check_minimum(flow, "target",
+		    open->min_targets == DFI_NO_TARGETS ? 0 : open->min_targets,
+		    flow->n_targets);
 	flow->membership = open->membership;
 	flow->min_sources = open->min_sources;
 	flow->min_targets = flow->kind == DFI_COMBINE ? flow->n_targets
+	    : open->min_targets == DFI_NO_TARGETS     ? 0
 	    : open->min_targets                       ? open->min_targets
 						      : 1;
 	flow->on_loss = open->on_loss;

@@ -240,7 +240,7 @@ static bool membership_is_sane(const struct flow *flow)
 		    !flow->on_loss && !flow->evict_after_ms &&
 		    !flow->partitions && !flow->hold_bytes &&
 		    !flow->input_position;
-	if (flow->membership != DFI_MEMBERS_OPEN || flow->min_targets < 1 ||
+	if (flow->membership != DFI_MEMBERS_OPEN ||
 	    flow->min_targets > flow->n_targets ||
 	    flow->min_sources > flow->n_sources || !replay_is_sane(flow))
 		return false;

@@ -427,6 +427,7 @@ int dfi__keyed_finish(struct dfi_source *source, int64_t deadline)
 		ret = dfi__notify_new(&open->notify);
 	if (ret < 0)
 		return ret;
+	open_sleep_to_close(source);
 	keyed_enter(open);
 	ret = open->keyed->replays ? dfi__replay_await(source)
 				   : empty_hold(source);

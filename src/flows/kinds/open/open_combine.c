@@ -70,9 +70,7 @@ int dfi__open_combine_flush(struct dfi_source *source, uint32_t lane)
 
 int dfi__open_combine_finish(struct dfi_source *source, int64_t deadline)
 {
-	/* The owner may have waited on its descriptor. */
-	atomic_publish(
-	    &source->targets.sleeping, &open_source(source)->notify->self.word);
+	open_sleep_to_close(source);
 	return dfi__source_finish(source, deadline);
 }
 

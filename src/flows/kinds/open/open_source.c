@@ -147,8 +147,8 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	if (source->flow.partitions && dfi__keyed_new(source) < 0)
 		return -ENOMEM;
-	/* The close of a source that combines waits. */
-	if (source->flags & DFI_NONBLOCK && !open->combines)
+	/* The close of a source waits for what it holds. */
+	if (source->flags & DFI_NONBLOCK && !open->combines && !open->keyed)
 		return 0;
 	return dfi__notify_new(&open->notify);
 }

@@ -204,6 +204,13 @@ static inline struct open_source *open_source(const struct dfi_source *source)
 	return source->state;
 }
 
+/* The close waits, also of an owner that has polled its descriptor. */
+static inline void open_sleep_to_close(struct dfi_source *source)
+{
+	atomic_publish(
+	    &source->targets.sleeping, &open_source(source)->notify->self.word);
+}
+
 /*
  * Take over what the helper has made, and give up ends whose targets have left:
  * 0, or a sticky error.
