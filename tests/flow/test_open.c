@@ -226,6 +226,42 @@ Test(open, finishing_ends_the_targets)
 }
 
 /* Its watch may show the finish before the sources that came earlier. */
+Test(open, removing_a_flow_ends_the_targets_as_well)
+{
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source(0);
+	push_number(s, 1);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0, "%s", dfi_errmsg());
+	push_number(s, 2);
+	close_source(s);
+	expect_number(t, 1);
+	expect_number(t, 2);
+	end_target(t);
+}
+
+Test(open, a_source_of_a_removed_flow_without_targets_fails)
+{
+	struct kv kv = numbered_kv(1);
+	struct dfi_source *s;
+	struct dfi_target *t;
+	int ret;
+
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_DROP);
+	t = target(0);
+	s = source(0);
+	close_target(t);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0, "%s", dfi_errmsg());
+	/* Until it has heard of both. */
+	while (!(ret = dfi_source_push(s, &kv)))
+		cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+	assert_error(ret, -ECONNRESET, "no target is attached", "removed");
+	cr_assert_eq(dfi_source_close(s), -ECONNRESET);
+}
+
 Test(open, a_target_after_the_finish_serves_sources_that_are_there)
 {
 	struct kv kv = numbered_kv(7);
@@ -1121,6 +1157,46 @@ Test(open, counters_are_of_endpoints_and_of_rings)
 		cr_assert_eq(found.tuples[i / 2][i % 2], 3);
 	close_source(s);
 	close_target(t);
+}
+
+/* While it is, calls lend nothing. */
+Test(open, an_event_is_next_until_it_is_taken)
+{
+	struct dfi_event event;
+	struct dfi_batch batch;
+	struct dfi_source *s;
+	struct dfi_target *t;
+	const void *tuple;
+
+	create(DFI_ROUTE_ANY, DFI_ON_LOSS_DROP);
+	t = target_with_events(0);
+	s = source(0);
+	push_number(s, 7);
+	cr_assert_eq(dfi_source_flush(s), 0);
+	cr_assert_eq(dfi_target_consume(t, &tuple), -ENOMSG);
+	assert_error(
+	    dfi_target_consume_batch(t, &batch), -ENOMSG, "dfi_target_event()");
+	cr_assert_eq(dfi_target_event(t, &event), 0);
+	cr_assert_eq(event.type, DFI_JOINED);
+	cr_assert_eq(dfi_target_event(t, &event), -EAGAIN);
+	expect_number(t, 7);
+	close_source(s);
+	cr_assert_eq(dfi_target_consume(t, &tuple), -ENOMSG);
+	cr_assert_eq(dfi_target_consume(t, &tuple), -ENOMSG);
+	cr_assert_eq(dfi_target_event(t, &event), 0);
+	cr_assert_eq(event.type, DFI_ENDED);
+	close_target(t);
+}
+
+Test(open, sources_of_closed_flows_have_no_events)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *s;
+
+	create_kv_flow(rig.dfi, "closed", 1, 1, SEGMENT, RING);
+	attr.flags = DFI_EVENTS;
+	assert_error(dfi_source_open(rig.dfi, "closed", 0, &attr, &s), -EINVAL,
+	    "DFI_EVENTS", "DFI_MEMBERS_OPEN");
 }
 
 Test(open, who_has_not_asked_has_no_events)
