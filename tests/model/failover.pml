@@ -6,28 +6,32 @@
  * sending under it, and between the targets that it sends to; it is dead, or goes on
  * as a zombie. The holder may die until it has reported.
  *
- * The registry has two changes here: the cut, and the next view. Each process sees
- * them sometime, and a target sometime sees that source 0 is gone. A set of numbers
- * for each target says what has arrived in its rings.
+ * The registry has three changes here: the cut, that a source has flushed, and the next
+ * view. Each process sees them sometime, and a target sometime sees that source 0 is
+ * gone. A set of numbers for each target says what has arrived in its rings; what a
+ * source has written is there at once, as rings are in shared memory.
  *
  * Left out: credit (O1 of replicate.md); sources and targets that join (M2, J1); a
- * second cut; how a segment gets from one target to another (O5).
+ * second cut.
  *
  * Bounds: SEGMENTS(i) segments of source i.
  *
- * Checked: at each number all living targets deliver the same segment, or all a gap;
- * no number has two segments; the segments of source 1 are all delivered; those of
- * each source come in its order; nobody waits for ever.
+ * Checked: at each number all living members deliver the same segment, or all a gap;
+ * who is no member has delivered nothing else; somebody is a member; no number has two
+ * segments; the segments of source 1 are all delivered; those of each source come in
+ * its order; nobody waits for ever.
  *
  * check                            holds
  * check -DMUTANT_NO_FLUSH          assertion # a report before all have flushed
  * check -DMUTANT_FLUSH_FIRST       assertion # before the segment under way
- * check -DMUTANT_REST_LOST         deadlock  # what waits for its turn
+ * check -DMUTANT_REST_LOST         assertion # what waits for its turn
  * check -DMUTANT_SKIP_AT_DEATH     assertion # without agreeing on it
  * check -DMUTANT_FIRST_REPORT      deadlock  # decides for all
- * check -DMUTANT_NO_REPAIR         assertion # a gap where one has no segment
+ * check -DMUTANT_DELIVERS_ON       deadlock  # what has come, behind its report
+ * check -DMUTANT_LEAST             deadlock  # what all have, though one delivered more
+ * check -DMUTANT_NO_EVICTION       assertion # a gap where one has no segment
  * check -DMUTANT_NO_FENCE          deadlock  # a zombie's segment is read
- * check -DMUTANT_SAME_NUMBERS      assertion # view 2 goes on behind the decision
+ * check -DMUTANT_SAME_NUMBERS      deadlock  # view 2 goes on behind the decision
  * check -DMUTANT_KEEPS_NUMBER      assertion # taken in view 1, sent in view 2
  * check -DMUTANT_DEAD_FLUSH        deadlock  # of a source that is gone
  * check -DMUTANT_DEAD_REPORT       deadlock  # of a target that is gone
@@ -53,7 +57,7 @@ byte segment[NUMBERS];
 /* The counters of both views, and the registry. */
 byte counter, next_counter;
 bool cut, decided;
-byte decision; /* the numbers of view 1 that somebody has */
+short decision; /* the numbers of view 1 that members deliver */
 byte behind;    /* the number behind them */
 bool gone;     /* source 0 */
 bool calm; /* nothing goes wrong any more: without it, a fault might end a wait */
@@ -64,15 +68,15 @@ bool flushed[SOURCES];
 bool over[SOURCES];
 
 /* Targets. */
-byte has[TARGETS];      /* a set of numbers: arrived */
+short has[TARGETS];     /* a set of numbers: arrived */
 byte due[TARGETS];      /* all numbers before are done, */
-byte delivered[TARGETS]; /* delivered, or gaps */
+short delivered[TARGETS]; /* delivered, or gaps */
 byte got[TARGETS * SOURCES];
-byte flush[TARGETS];    /* a set of sources */
 bool sees_gone[TARGETS];
 bool reported[TARGETS];
-byte report[TARGETS];
+short report[TARGETS], had[TARGETS]; /* arrived, and delivered by then */
 bool adopted[TARGETS], in_view_2[TARGETS];
+bool out[TARGETS];      /* evicted */
 
 #ifdef MUTANT_SAME_NUMBERS
 #define BEGIN behind
@@ -148,10 +152,7 @@ active [SOURCES] proctype source()
 #if !defined(MUTANT_KEEPS_NUMBER) && !defined(MUTANT_FLUSH_FIRST)
 		number = 0;
 #endif
-		flushed[i] = true;
-		flush[0] = flush[0] | bit(i);
-		flush[1] = flush[1] | bit(i);
-		flush[2] = flush[2] | bit(i)
+		flushed[i] = true
 	}
 	:: d_step { i == 0 && !calm && !gone && !decided -> gone = true }
 	/* Dead, or a zombie that does nothing more. */
@@ -161,10 +162,7 @@ active [SOURCES] proctype source()
 	od;
 end:	do
 	:: d_step { cut && !flushed[i] && !(i == 0 && gone) ->
-		flushed[i] = true;
-		flush[0] = flush[0] | bit(i);
-		flush[1] = flush[1] | bit(i);
-		flush[2] = flush[2] | bit(i)
+		flushed[i] = true
 	}
 	:: d_step { i == 0 && !calm && !gone && !decided -> gone = true }
 	od
@@ -197,9 +195,9 @@ inline deliver()
 #define is_whole(i) true
 #else
 #ifdef MUTANT_DEAD_FLUSH
-#define is_whole(i) ((flush[t] & bit(i)) != 0)
+#define is_whole(i) flushed[i]
 #else
-#define is_whole(i) ((flush[t] & bit(i)) != 0 || (i) == 0 && sees_gone[t])
+#define is_whole(i) (flushed[i] || (i) == 0 && sees_gone[t])
 #endif
 #endif
 #ifdef MUTANT_ONLY_HOLDER
@@ -218,12 +216,21 @@ inline deliver()
 #define may_decide (has_report(0) && has_report(1) && has_report(2))
 #endif
 
+/* What one has delivered, and what all have. A dead target has no say. */
+#define done_of(x) (is_dead(x) -> 0 : had[x])
+#define report_of(x) (is_dead(x) -> -1 : report[x])
+
 inline decide()
 {
 #ifdef MUTANT_FIRST_REPORT
 	decision = report[t];
 #else
-	decision = (holder_dead -> 0 : report[0]) | report[1] | report[2];
+#ifdef MUTANT_LEAST
+	decision = report_of(0) & report_of(1) & report_of(2);
+#else
+	decision = done_of(0) | done_of(1) | done_of(2) |
+	    report_of(0) & report_of(1) & report_of(2);
+#endif
 #endif
 	behind = 0;
 	do
@@ -234,12 +241,25 @@ inline decide()
 	decided = true
 }
 
+#define VIEW_1 (bit(VIEW) - 1)
+
+#ifdef MUTANT_NO_EVICTION
+#define is_member true
+#else
+#define is_member ((report[t] & decision) == decision)
+#endif
+#ifdef MUTANT_DELIVERS_ON
+#define may_deliver true
+#else
+#define may_deliver (!reported[t] || adopted[t])
+#endif
+
 active [TARGETS] proctype target()
 {
 	byte t = _pid - SOURCES;
 
 end:	do
-	:: d_step { arrived(due[t]) -> deliver() }
+	:: d_step { may_deliver && arrived(due[t]) -> deliver() }
 	:: d_step { is_gap -> due[t]++ }
 	:: d_step { adopted[t] && due[t] == behind && behind < BEGIN && !in_view_2[t] ->
 		in_view_2[t] = true; due[t] = BEGIN }
@@ -247,6 +267,7 @@ end:	do
 	:: d_step { is_reason && !cut -> cut = true }
 	:: d_step { cut && !reported[t] && is_whole(0) && is_whole(1) ->
 		reported[t] = true;
+		had[t] = delivered[t];
 #ifdef MUTANT_REST_LOST
 		report[t] = has[t] & (bit(due[t]) - 1)
 #else
@@ -254,30 +275,42 @@ end:	do
 #endif
 	}
 	:: d_step { may_decide && cut && !decided && reported[t] -> decide() }
-	:: d_step { decided && reported[t] && !adopted[t] ->
+	:: d_step { decided && reported[t] && !adopted[t] && is_member ->
 		adopted[t] = true;
-#ifndef MUTANT_NO_REPAIR
-		has[t] = has[t] | decision
-#endif
+		has[t] = has[t] & (decision | ~VIEW_1)
 	}
+	:: d_step { decided && reported[t] && !is_member -> out[t] = true } -> break
 	:: d_step { t == 0 && !calm && !holder_dead && !reported[0] -> holder_dead = true } ->
 		break
 	od;
-	atomic { due[0] = 0; has[0] = 0; delivered[0] = 0; got[0] = 0; got[1] = 0; sees_gone[0] = 0 }
+	if
+	:: t == 0 && holder_dead ->
+		atomic { due[0] = 0; has[0] = 0; delivered[0] = 0; got[0] = 0; got[1] = 0;
+			sees_gone[0] = 0 }
+	:: else
+	fi
 }
 
 #define total (decided -> next_counter : counter)
-#define is_done(t) (is_dead(t) || due[t] == total)
+#define is_over(t) (is_dead(t) || out[t])
+#define is_done(t) (is_over(t) || due[t] == total)
+#define is_same(a, b) (is_over(a) || is_over(b) || delivered[a] == delivered[b])
+/* All members make the same, so any of them tells. */
+#define is_part(a, b) (is_dead(a) || !out[a] || is_over(b) || \
+	(delivered[a] & ~delivered[b]) == 0)
 
 active proctype judge()
 {
 	calm = true;
 	over[0] && over[1] && is_done(0) && is_done(1) && is_done(2);
-	/* All that live made the same of each number. */
-	assert(delivered[1] == delivered[2]);
-	assert(holder_dead || delivered[0] == delivered[1]);
-	assert(got[pair(1, 1)] == SEGMENTS(1) && got[pair(2, 1)] == SEGMENTS(1));
-	assert(holder_dead || got[pair(0, 1)] == SEGMENTS(1));
-	assert(gone || got[pair(1, 0)] == SEGMENTS(0));
-	assert(gone || got[pair(2, 0)] == SEGMENTS(0))
+	/* All members made the same of each number. */
+	assert(is_same(0, 1) && is_same(0, 2) && is_same(1, 2));
+	assert(is_part(0, 1) && is_part(0, 2) && is_part(1, 0) && is_part(1, 2) &&
+	    is_part(2, 0) && is_part(2, 1));
+	assert(!is_over(0) || !is_over(1) || !is_over(2));
+	assert(is_over(0) || got[pair(0, 1)] == SEGMENTS(1));
+	assert(is_over(1) || got[pair(1, 1)] == SEGMENTS(1));
+	assert(is_over(2) || got[pair(2, 1)] == SEGMENTS(1));
+	assert(gone || is_over(1) || got[pair(1, 0)] == SEGMENTS(0));
+	assert(gone || is_over(2) || got[pair(2, 0)] == SEGMENTS(0))
 }
