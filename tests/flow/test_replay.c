@@ -14,7 +14,7 @@
 
 #define SEATS 4
 #define SEGMENT 8u /* tuples */
-#define RING 8u    /* segments */
+#define RING 16u   /* segments */
 #define WINDOW (SEGMENT * RING)
 #define PARTITIONS 32u
 #define MOST 400u /* positions of a source */
@@ -621,6 +621,40 @@ Test(replay, a_partition_is_released_when_all_is_acknowledged)
 	cr_assert_eq(dfi_target_close(first.target), 0);
 	close_source(source, &second, 1);
 	cr_assert_eq(second.n_consumed, 30);
+	expect_effects(0, 60);
+	finish(&second, 1);
+}
+
+Test(replay, tuples_that_wait_come_behind_those_of_a_lost_target)
+{
+	int64_t until = now_ms() + LONG_MS;
+	struct worker first, second;
+	struct dfi_source *source;
+	struct dfi_event event = { 0 };
+	struct dfi_batch batch;
+	int ret;
+
+	create(1);
+	open_worker(&first, 0);
+	work_until_held(&first, PARTITIONS);
+	source = open_at(0);
+	push_from(source, 1, 30);
+	work_until_consumed(&first, 30);
+	open_worker(&second, 1);
+	/* A hand-over that does not end: half of the tuples wait. */
+	while (event.type != DFI_LEAVING) {
+		ret = dfi_target_consume_batch(first.target, &batch);
+		cr_assert(ret == -ENOMSG || ret == -EAGAIN, "%s", dfi_errmsg());
+		if (ret == -ENOMSG)
+			cr_assert_eq(dfi_target_event(first.target, &event), 0);
+		cr_assert_lt(now_ms(), until);
+	}
+	push_from(source, 31, 60);
+	cr_assert_eq(dfi_target_close(first.target), 0);
+	close_source(source, &second, 1);
+	cr_assert_eq(second.n_consumed, 60);
+	/* In order: otherwise the later ones would have hidden others. */
+	cr_assert_eq(second.n_filtered, 0);
 	expect_effects(0, 60);
 	finish(&second, 1);
 }
