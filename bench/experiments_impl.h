@@ -15,7 +15,7 @@
 #define BESIDE_PEERS                                                          \
 	{                                                                     \
 		.x = "tuple_size", .x_title = "tuple size [B]", .y = "ratio", \
-		.y_title = "times the peer's bandwidth", .lines = "baseline", \
+		.y_title = "times that of the peer", .lines = "baseline",     \
 		.rows = "experiment=peers", .log_y = true                     \
 	}
 

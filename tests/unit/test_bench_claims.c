@@ -110,6 +110,20 @@ Test(claims, one_that_differs_decides_over_all)
 	json_decref(rows);
 }
 
+Test(experiments, titles_of_figures_have_no_quotes)
+{
+	const struct figure *figure;
+	uint32_t i, j;
+
+	for (i = 0; i < experiments_count(); i++)
+		for (j = 0; j < MAX_FIGURES; j++) {
+			figure = experiment_figure(experiment_at(i), j);
+			if (figure->x)
+				cr_assert_not(strchr(figure->x_title, '\'') ||
+				    strchr(figure->y_title, '\''));
+		}
+}
+
 Test(experiments, are_found_by_id_and_name_in_any_case)
 {
 	const struct experiment *experiment;
