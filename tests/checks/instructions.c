@@ -7,6 +7,7 @@
  */
 #include <err.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,8 @@ enum {
 	MAX_TARGETS = 4,
 	GROUPS = 1, /* the hashes of several may collide in some runs */
 	BATCH = 64, /* tuples of a push_batch */
+	STALL_MS = 10000,
+	FEW = 28, /* tuples: less than a ring; some for each target */
 };
 
 struct small {
@@ -44,6 +47,7 @@ static struct dfi *dfi;
 static struct dfi_source *source, *answer;
 static struct dfi_target *targets[MAX_TARGETS], *asker;
 static uint32_t n_targets;
+static bool is_open; /* the membership of the flows */
 static struct small smalls[BYTES / sizeof(struct small)];
 static struct large larges[BYTES / sizeof(struct large)];
 
@@ -223,7 +227,9 @@ struct way {
 	enum dfi_flow_kind kind;
 	enum unit unit;
 	uint32_t of_rest; /* count the rest, not the filling */
-	uint32_t variant; /* enum dfi_replication, enum dfi_source_combining */
+	/* enum dfi_replication, enum dfi_source_combining; the routing of an
+	 * open shuffle flow */
+	uint32_t variant;
 };
 
 static const struct way ways[] = {
@@ -261,6 +267,54 @@ static const struct way ways[] = {
 	    ROUND_TRIP, 0, 0 },
 };
 
+/* Some of these in open flows: what open membership costs. */
+static const struct way open_ways[] = {
+	{ "open: push, 64 B", push_large, drain, 64, 1, DFI_SHUFFLE, TUPLE, 0,
+	    DFI_ROUTE_ANY },
+	{ "open: push to 4 targets by hash, 16 B", push_small, drain, 16, 4,
+	    DFI_SHUFFLE, TUPLE, 0, DFI_ROUTE_HASH },
+	{ "open: push_batch, 64 B", push_batch_large, drain, 64, 1, DFI_SHUFFLE,
+	    TUPLE, 0, DFI_ROUTE_ANY },
+	{ "open: claim and commit", claim, drain, 64, 1, DFI_SHUFFLE,
+	    SEGMENT_OF_TUPLES, 0, DFI_ROUTE_DIRECT },
+	{ "open: consume_batch and release", claim, consume_batch, 64, 1,
+	    DFI_SHUFFLE, SEGMENT_OF_TUPLES, 1, DFI_ROUTE_DIRECT },
+	{ "open: replicate to 2, naive: claim and commit", claim_all, drain, 64,
+	    2, DFI_REPLICATE, SEGMENT_OF_TUPLES, 0, DFI_REPLICATION_NAIVE },
+	{ "open: ping-pong, 64 B", round_trips, nothing, 64, 1, DFI_SHUFFLE,
+	    ROUND_TRIP, 0, DFI_ROUTE_ANY },
+};
+
+/*
+ * Rings of open flows are made behind the opening calls. From its first tuple
+ * on a target has its own.
+ */
+static void await_rings(
+    struct dfi_source *from, struct dfi_target **to, const struct way *way)
+{
+	struct dfi_batch batch;
+
+	for (uint32_t i = 0; i < FEW; i++)
+		check(
+		    way->kind == DFI_SHUFFLE && way->variant == DFI_ROUTE_DIRECT
+			? dfi_source_push_to(from, 0, &larges[i])
+			: dfi_source_push(from, &larges[i]));
+	check(dfi_source_flush(from));
+	for (uint32_t t = 0; t < way->n_targets; t++) {
+		uint32_t got = 0;
+		int ret;
+
+		while ((ret = dfi_target_consume_batch(to[t], &batch)) !=
+			-EAGAIN ||
+		    !got) {
+			if (ret != -EAGAIN)
+				got += (uint32_t)check(ret);
+			if (ret > 0)
+				dfi_target_release(to[t], &batch);
+		}
+	}
+}
+
 static void open_flow(const struct way *way, const char *name,
     struct dfi_source **from, struct dfi_target **to)
 {
@@ -288,12 +342,22 @@ static void open_flow(const struct way *way, const char *name,
 		attr.combine.max_groups = 4 * GROUPS;
 		attr.combine.source_combining = way->variant;
 	}
+	if (is_open) {
+		if (way->kind == DFI_SHUFFLE)
+			attr.routing = way->variant;
+		attr.open.membership = DFI_MEMBERS_OPEN;
+		attr.open.min_targets = way->n_targets;
+	}
 	check(dfi_flow_create(dfi, name, &attr));
-	/* What would wait fails. */
-	source_attr.flags = target_attr.flags = DFI_NONBLOCK;
+	/* What would wait fails; but a source waits until it may push. */
+	target_attr.flags = DFI_NONBLOCK;
+	source_attr.flags = is_open ? 0 : DFI_NONBLOCK;
+	source_attr.stall_timeout_ms = STALL_MS;
 	for (uint32_t t = 0; t < way->n_targets; t++)
 		check(dfi_target_open(dfi, name, t, &target_attr, &to[t]));
 	check(dfi_source_open(dfi, name, 0, &source_attr, from));
+	if (is_open)
+		await_rings(*from, to, way);
 }
 
 static void run_rounds(const struct way *way, uint32_t n_rounds)
@@ -322,6 +386,8 @@ static void run(const struct way *way)
 			.key = way->kind == DFI_COMBINE ? i % GROUPS : i,
 			.value = i,
 		};
+	for (uint32_t i = 0; i < FEW; i++)
+		larges[i].key = i;
 	open_flow(way, "there", &source, targets);
 	if (way->unit == ROUND_TRIP)
 		open_flow(way, "back", &answer, &asker);
@@ -343,8 +409,17 @@ static void run(const struct way *way)
 	}
 }
 
+/* only: the name of the only one, or NULL. */
+static void run_all(const struct way *which, size_t n, const char *only)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!only || strcmp(only, which[i].name) == 0)
+			run(&which[i]);
+}
+
 int main(int argc, char **argv)
 {
+	const char *only = argc > 1 ? argv[1] : NULL;
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_registry *registry;
 
@@ -352,9 +427,9 @@ int main(int argc, char **argv)
 	check(dfi_registry_start(NULL, &registry));
 	attr.registry = dfi_registry_address(registry);
 	check(dfi_open(&attr, &dfi));
-	for (uint32_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
-		if (argc < 2 || strcmp(argv[1], ways[i].name) == 0)
-			run(&ways[i]);
+	run_all(ways, sizeof(ways) / sizeof(ways[0]), only);
+	is_open = true;
+	run_all(open_ways, sizeof(open_ways) / sizeof(open_ways[0]), only);
 	check(dfi_close(dfi));
 	check(dfi_registry_stop(registry));
 	return fflush(stdout) || ferror(stdout);

@@ -250,3 +250,10 @@ uint32_t dfi__route(struct router *router, const void *tuple)
 		    hash_keys(router, tuple), router->n_targets);
 	}
 }
+
+bool dfi__router_hashes64(const struct router *router)
+{
+	return router->routing == DFI_ROUTE_HASH && router->n_keys == 1 &&
+	    (router->keys[0].type == DFI_INT64 ||
+		router->keys[0].type == DFI_UINT64);
+}

@@ -7,6 +7,7 @@
 #define DFI_FLOWS_DECLARE_ROUTE_H
 
 #include <dfi/flow.h>
+#include <stdbool.h>
 #include <dfi/route.h>
 
 struct flow;
@@ -58,5 +59,8 @@ void dfi__router_init(
  * n_targets. Not for DFI_ROUTE_DIRECT.
  */
 uint32_t dfi__route(struct router *router, const void *tuple);
+
+/* By dfi_hash64_partition() of an integer of 8 bytes: inline code may do it. */
+bool dfi__router_hashes64(const struct router *router);
 
 #endif

@@ -70,11 +70,8 @@ static uint32_t inline_routing(bool one_lane, const struct router *router)
 		return DFI_INLINE_NONE;
 	if (router->n_targets == 1)
 		return DFI_INLINE_ONE;
-	if (router->routing == DFI_ROUTE_HASH && router->n_keys == 1 &&
-	    (router->keys[0].type == DFI_INT64 ||
-		router->keys[0].type == DFI_UINT64))
-		return DFI_INLINE_HASH64;
-	return DFI_INLINE_NONE;
+	return dfi__router_hashes64(router) ? DFI_INLINE_HASH64
+					    : DFI_INLINE_NONE;
 }
 
 int dfi__source_alloc(struct dfi *dfi, const struct kind *kind,

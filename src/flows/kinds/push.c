@@ -57,8 +57,6 @@ static int push_routed(struct dfi_source *source, const void *tuple)
 	uint32_t target, next = router->next;
 	int ret;
 
-	if (unlikely(source->flow.partitions))
-		return dfi__keyed_push(source, tuple);
 	if (unlikely(source->replica_writer != NULL))
 		return dfi_source_push_set(source,
 		    router->set_function(
@@ -74,8 +72,12 @@ static int push_routed(struct dfi_source *source, const void *tuple)
 int dfi_source_push_slow(struct dfi_source *source, const void *tuple)
 {
 	SOURCE_CALL(source, SOURCE_SHARED(source));
-	int ret = check_routable(source);
+	int ret;
 
+	/* Each push of these comes here, so this is first. */
+	if (source->flow.partitions)
+		return dfi__keyed_push(source, tuple);
+	ret = check_routable(source);
 	return ret < 0 ? ret : push_routed(source, tuple);
 }
 

@@ -37,6 +37,7 @@ struct keyed {
 	/* Of each seat: no room was found; its segment has tuples that waited.
 	 */
 	bool *full, *begun;
+	bool hash64;      /* dfi__router_hashes64() */
 	bool needs_room;  /* a ring has kept something from being sent */
 	bool has_sent;    /* ... but not all */
 	int64_t pause_ns; /* how long the helper waits then */

@@ -46,6 +46,7 @@ int dfi__keyed_new(struct dfi_source *source)
 	keyed->full = (bool *)((char *)keyed->state.owed + state);
 	keyed->pause_ns = KEYED_LEAST_PAUSE_NS / 2;
 	keyed->begun = keyed->full + n_targets;
+	keyed->hash64 = dfi__router_hashes64(&source->router);
 	open_source(source)->keyed = keyed;
 	return 0;
 }
@@ -286,8 +287,8 @@ static int check_position(struct dfi_source *source, const void *tuple)
 		      (unsigned long)position, (unsigned long)last));
 }
 
-/* Inside the latch: push a tuple of a partition. */
-static always_inline int push(
+/* The owner is not there, a segment must be opened first, or with replay. */
+static __attribute__((__noinline__)) int push_slow(
     struct dfi_source *source, uint32_t partition, const void *tuple)
 {
 	struct keyed *keyed = open_source(source)->keyed;
@@ -324,15 +325,45 @@ static always_inline int push(
 	return 0;
 }
 
+/* Inside the latch: push a tuple of a partition. */
+static always_inline int push(
+    struct dfi_source *source, uint32_t partition, const void *tuple)
+{
+	struct dfi_source *end = open_source(source)->keyed->to[partition];
+	struct writer *writer = &source->writers[0];
+
+	if (unlikely(!end || !end->writers[0].segment || writer->refused ||
+		open_source(source)->keyed->replays))
+		return push_slow(source, partition, tuple);
+	dfi_copy_tuple(end->head.only.next, tuple, source->head.tuple_size);
+	end->head.only.next += source->head.tuple_size;
+	owned_add(&writer->total, 1);
+	if (unlikely(end->head.only.next == end->writers[0].end))
+		send_end(source, end);
+	return 0;
+}
+
+static always_inline uint32_t partition_of(
+    struct dfi_source *source, const void *tuple)
+{
+	const struct router *router = &source->router;
+	uint64_t key;
+
+	if (unlikely(!open_source(source)->keyed->hash64))
+		return dfi__route(&source->router, tuple);
+	memcpy(&key, (const char *)tuple + router->keys[0].offset, sizeof(key));
+	return dfi_hash64_partition(key, router->n_targets);
+}
+
 int dfi__keyed_push(struct dfi_source *source, const void *tuple)
 {
-	struct latch *latch = &open_source(source)->keyed->latch;
-	uint32_t partition = dfi__route(&source->router, tuple);
-	int ret;
+	int ret = source_check(source);
 
-	latch_enter(latch);
-	ret = push(source, partition, tuple);
-	latch_leave(latch);
+	if (unlikely(ret < 0))
+		return ret;
+	latch_enter(&open_source(source)->keyed->latch);
+	ret = push(source, partition_of(source, tuple), tuple);
+	latch_leave(&open_source(source)->keyed->latch);
 	return ret;
 }
 
@@ -347,8 +378,7 @@ uint32_t dfi__keyed_push_batch(
 	for (taken = 0; taken < n; taken++) {
 		if (unlikely(atomic_peek(&latch->wanted)))
 			dfi__latch_wait(latch);
-		*ret = push(
-		    source, dfi__route(&source->router, tuples), tuples);
+		*ret = push(source, partition_of(source, tuples), tuples);
 		if (*ret < 0)
 			break;
 		tuples += source->head.tuple_size;

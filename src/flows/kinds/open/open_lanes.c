@@ -403,9 +403,10 @@ static int send_end(struct dfi_source *source, uint32_t lane, uint32_t seat)
 }
 
 /*
- * The lane's segment is full, or in round robin it has its tuple. Where a
- * segment has one tuple the lane stays closed, so that each push asks who holds
- * the seat: a reply must not go to the last one who asked from there.
+ * The lane's segment is full, or in round robin it has its tuple. Where a push
+ * names the seat and a segment has one tuple, the lane stays closed, so that
+ * each push asks who holds the seat: a reply must not go to the last one who
+ * asked from there.
  */
 int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
 {
@@ -423,7 +424,8 @@ int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
 		ret = send_end(source, lane, seat);
 	if (!ret)
 		ret = dfi__open_adopt(source);
-	if (!ret && source->writers[lane].geometry.segment_tuples > 1)
+	if (!ret &&
+	    (open->routed || source->writers[lane].geometry.segment_tuples > 1))
 		ret = point(source, lane, &other);
 	else if (!ret && open->ends[seat])
 		(void)dfi__open_end_segment(open->ends[seat]);
