@@ -895,6 +895,32 @@ static void *close_it(void *source)
 	return NULL;
 }
 
+Test(keyed, the_close_of_a_nonblocking_source_waits_for_the_next_owner)
+{
+	bool left[PARTITIONS] = { false };
+	struct dfi_target *targets[2];
+	struct dfi_source *s;
+	pthread_t closes;
+	struct kv kv;
+	uint32_t p;
+
+	begin_move(targets, &s, DFI_NONBLOCK, left);
+	for (kv.key = kv.val = 0; kv.key < KEYS / 4; kv.key++)
+		cr_assert_eq(push_soon(s, &kv), 0, "%s", dfi_errmsg());
+	finish();
+	cr_assert_eq(pthread_create(&closes, NULL, close_it, s), 0);
+	/* So that it sleeps. */
+	nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	for (p = 0; p < PARTITIONS; p++)
+		if (left[p])
+			cr_assert_eq(dfi_partition_release(targets[0], p), 0);
+	expect_partitions(targets[1], DFI_GAINED, PARTITIONS / 2, NULL);
+	pthread_join(closes, NULL);
+	cr_assert_eq(drain(targets[0]) + drain(targets[1]), KEYS / 4);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	cr_assert_eq(dfi_target_close(targets[1]), 0);
+}
+
 Test(keyed, a_target_that_does_not_take_what_waited_is_evicted)
 {
 	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_DROP);
