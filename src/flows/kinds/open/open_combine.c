@@ -26,16 +26,27 @@ static int result(struct dfi_source *source, uint32_t seat, int ret)
 	return ret == -EAGAIN || ret >= 0 ? ret : dfi__open_lose(source, seat);
 }
 
+/*
+ * An error if a target has left for good. The end of its pair may be gone
+ * before the registry's news: it was lost before it was used, and none comes
+ * instead.
+ */
+static int check_stays(struct dfi_source *source, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	bool may_come = !open->may_push || open->ends[seat] ||
+	    dfi__open_is_expected(source, seat);
+
+	return may_come ? 0 : dfi__open_empty_seat(source, seat);
+}
+
 /* A target, or room in its ring, is not there now: wait, as the handle may. */
 static int wait_for(struct dfi_source *source, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
-	int ret = 0;
+	int ret = check_stays(source, seat);
 
-	if (open->may_push && !open->ends[seat] &&
-	    !dfi__open_is_expected(source, seat))
-		return dfi__open_empty_seat(source, seat);
-	if (!open->may_push)
+	if (!ret && !open->may_push)
 		ret = dfi__open_expect_some(source, open_seats(source));
 	if (!ret && source_interrupted(source))
 		ret = dfi__source_interrupted(source);
@@ -56,6 +67,8 @@ int dfi__open_combine_flush(struct dfi_source *source, uint32_t lane)
 		ret = source_check(source);
 		if (!ret)
 			ret = dfi__open_adopt(source);
+		if (!ret)
+			ret = check_stays(source, lane);
 		if (ret < 0 || !open->ends[lane])
 			return ret;
 		ret = result(source, lane, lane_flush(open->ends[lane], 0));
