@@ -165,9 +165,10 @@ until [ -e "$tmp/socket.lock" ]; do sleep 0.05; done
 until ! flock -n "$tmp/socket.lock" true; do sleep 0.05; done
 "$bin/dfi-registry" --listen "unix:$tmp/socket" > "$tmp/out" 2> "$tmp/registry" &
 registry=$!
-# Wait until it has a handler for SIGTERM, signal 15.
-until awk '/^Sig(Blk|Cgt)/ && $2 ~ /[4-7c-f]...$/ { found = 1 }
-	END { exit !found }' "/proc/$registry/status"; do
+# Wait until it has a handler for SIGTERM, signal 15. Before, this shell's copy may block it.
+until awk '/^Name/ { named = $2 == "dfi-registry" }
+	/^SigCgt/ && $2 ~ /[4-7c-f]...$/ { found = 1 }
+	END { exit !(named && found) }' "/proc/$registry/status"; do
 	kill -0 "$registry" 2> /dev/null || fail "$(cat "$tmp/registry")"
 	sleep 0.01
 done
