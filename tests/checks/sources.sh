@@ -30,7 +30,8 @@ grep -qE '^DFI_BENCH_ZEROMQ_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" ||
 	optional+=(bench/rival_zeromq.c bench/rival_zeromq_ipc.c)
 { grep -qE '^DFI_BENCH_(OPENMPI|MPICH)_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" &&
 	! grep -qE '^DFI_SANITIZE:[A-Z]*=.' "$build/CMakeCache.txt"; } ||
-	optional+=(bench/mpi_rank.c)
+	optional+=(bench/mpi_{exchange,gather,messages,rank}.c
+		examples/radix_join/mpi_join.c)
 grep -qE '^DFI_BENCH_UCX_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" ||
 	optional+=(bench/rival_ucx.c)
 grep -qE '^DFI_BENCH_NNG_LIBRARY:FILEPATH=/' "$build/CMakeCache.txt" ||
