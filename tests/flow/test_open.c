@@ -297,6 +297,71 @@ Test(open, an_empty_seat_is_named)
 	end_target(t);
 }
 
+/* Where the application's function sends each tuple. */
+static uint32_t by_value(void *arg, const void *tuple, uint32_t n_targets)
+{
+	const struct kv *kv = tuple;
+
+	cr_assert_eq(n_targets, SEATS);
+	return kv->val < 100 ? *(const uint32_t *)arg : 2;
+}
+
+static struct dfi_source *source_by_function(uint32_t *seat)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *s;
+
+	attr.route = by_value;
+	attr.route_arg = seat;
+	cr_assert_eq(
+	    dfi_source_open(rig.dfi, "f", 0, &attr, &s), 0, "%s", dfi_errmsg());
+	return s;
+}
+
+Test(open, a_function_names_the_seat)
+{
+	struct kv kvs[] = { numbered_kv(8), numbered_kv(108), numbered_kv(9) };
+	uint32_t seat = 0;
+	struct dfi_target *t, *late;
+	struct dfi_source *s;
+
+	create(DFI_ROUTE_FUNCTION, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	s = source_by_function(&seat);
+	cr_assert_eq(dfi_source_push(s, &kvs[0]), 0, "%s", dfi_errmsg());
+	assert_error(dfi_source_push(s, &kvs[1]), -ENXIO, "target 2", "nobody");
+	cr_assert_eq(dfi_source_push_batch(s, kvs, 3), 1);
+	seat = SEATS;
+	assert_error(dfi_source_push(s, &kvs[0]), -ERANGE, "target 4");
+	seat = 0;
+	late = target(2);
+	while (dfi_source_push(s, &kvs[1]) == -ENXIO)
+		;
+	cr_assert_eq(dfi_source_push_batch(s, kvs, 3), 3, "%s", dfi_errmsg());
+	close_source(s);
+	finish();
+	expect_number(t, 8);
+	expect_number(t, 8);
+	expect_number(t, 8);
+	expect_number(t, 9);
+	end_target(t);
+	expect_number(late, 108);
+	expect_number(late, 108);
+	end_target(late);
+}
+
+Test(open, a_function_is_needed)
+{
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(DFI_ROUTE_FUNCTION, DFI_ON_LOSS_FAIL);
+	t = target(0);
+	assert_error(dfi_source_open(rig.dfi, "f", 0, NULL, &s), -EINVAL,
+	    "dfi_source_attr.route is NULL");
+	close_target(t);
+}
+
 Test(open, round_robin_goes_over_those_that_are_attached)
 {
 	struct dfi_flow_attr attr = flow_attr(
@@ -1229,8 +1294,6 @@ Test(open, who_has_not_asked_has_no_events)
 
 Test(open, what_is_not_there_is_refused)
 {
-	refuse(-EOPNOTSUPP, attr.routing = DFI_ROUTE_FUNCTION, "routing 4",
-	    "DFI_ROUTE_DIRECT");
 	refuse(-EINVAL, attr.key = "key", "key");
 	refuse(-EOPNOTSUPP, attr.open.on_loss = DFI_ON_LOSS_REPLAY,
 	    "DFI_ON_LOSS_DROP");

@@ -129,12 +129,6 @@ static int check_kind(const struct flow *flow, const struct dfi_flow_attr *attr)
 		return check_replicate(flow, attr);
 	if (flow->kind == DFI_COMBINE)
 		return check_combine(flow, &attr->open);
-	if (flow->routing == DFI_ROUTE_FUNCTION)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': routing %u: in this version an open flow does "
-		    "not route by DFI_ROUTE_FUNCTION: use DFI_ROUTE_DIRECT and "
-		    "name the target, or route by keys",
-		    flow->name, flow->routing);
 	if (!dfi__routing_is_keyed(flow->routing) &&
 	    (attr->key || attr->splits || attr->radix_bits ||
 		attr->radix_shift))

@@ -257,7 +257,7 @@ static bool membership_is_sane(const struct flow *flow)
 		return flow->window_tuples == DFI_WINDOW_MARKED &&
 		    !flow->fan_in && flow->min_targets == flow->n_targets &&
 		    !flow->evict_after_ms;
-	return flow->kind == DFI_SHUFFLE && flow->routing != DFI_ROUTE_FUNCTION;
+	return flow->kind == DFI_SHUFFLE;
 }
 
 /* Radix and range routing load one integer, whatever the key's type. */
