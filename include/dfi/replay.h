@@ -20,6 +20,12 @@
  *     target which was declared lost and wakes up changes nothing;
  *   - acknowledges only what is stored, and all of it before
  *     dfi_partition_release().
+ *
+ * Without keys there are no partitions to filter by: tuples come at least once.
+ * What a lost target has not acknowledged goes to another one, with direct and
+ * function routing to the next holder of its seat. dfi_target_partition() and
+ * the calls about partitions are -EPROTOTYPE there.
+ *
  * docs/open-flows.md ("Replay") has the rules. Owner thread only.
  */
 #ifndef DFI_REPLAY_H
@@ -74,7 +80,8 @@ DFI_API int dfi_partition_epoch(
  * has all. Tuples that are above that are to be pushed again. Waits until all
  * partitions are taken and their owners have answered, at most
  * stall_timeout_ms. -EAGAIN, -ETIMEDOUT: not yet; neither is sticky. -EINVAL: n
- * is not the number of partitions. -EPROTOTYPE: no replay.
+ * is not the number of partitions. -EPROTOTYPE: no replay. Without keys it is
+ * what targets that are attached know of it, which may be less; positions NULL.
  */
 DFI_API int dfi_source_resume(struct dfi_source *source, uint64_t *lowest,
     uint64_t *positions, uint32_t n);

@@ -1295,7 +1295,9 @@ Test(open, who_has_not_asked_has_no_events)
 Test(open, what_is_not_there_is_refused)
 {
 	refuse(-EINVAL, attr.key = "key", "key");
-	refuse(-EOPNOTSUPP, attr.open.on_loss = DFI_ON_LOSS_REPLAY,
+	refuse(-EOPNOTSUPP,
+	    (attr.kind = DFI_REPLICATE, attr.routing = 0,
+		attr.open.on_loss = DFI_ON_LOSS_REPLAY),
 	    "DFI_ON_LOSS_DROP");
 	refuse(-EINVAL, attr.open.on_loss = 3, "open.on_loss 3");
 	refuse(-EINVAL, attr.open.membership = 2, "open.membership 2");

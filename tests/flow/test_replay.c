@@ -326,10 +326,10 @@ Test(replay, is_refused_where_this_version_has_none)
 	struct dfi_source *source;
 	struct worker worker;
 
-	attr.routing = DFI_ROUTE_ANY;
+	attr.kind = DFI_REPLICATE;
 	attr.open.partitions = 0;
 	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EOPNOTSUPP,
-	    "DFI_ON_LOSS_REPLAY", "keys");
+	    "DFI_ON_LOSS_REPLAY", "shuffle");
 	attr = flow_attr();
 	attr.goal = DFI_LATENCY;
 	attr.segment_size = 0;

@@ -55,8 +55,11 @@ bool sim_chance(struct sim *sim, unsigned percent)
 uint32_t sim_partition(
     const struct sim *sim, uint32_t source, uint64_t position)
 {
-	return (uint32_t)(mix(sim->seed * 1000003 + source * 1009 + position) %
-	    sim->plan.n_keys);
+	uint64_t key = mix(sim->seed * 1000003 + source * 1009 + position);
+
+	return (uint32_t)(sim->plan.routing == SIM_ANY ? 0
+		: sim->plan.routing == SIM_DIRECT ? key % sim->plan.n_targets
+						  : key % sim->plan.n_keys);
 }
 
 static uint64_t from_to(struct sim *sim, uint64_t least, uint64_t most)
@@ -87,6 +90,8 @@ static void make_plan(struct sim *sim)
 	plan->handover = sim_chance(sim, 60) ? from_to(sim, 500, 4000) : 0;
 	plan->give_up = sim_chance(sim, 20) ? 50 : 0;
 	plan->evict = sim_chance(sim, 70);
+	if (plan->replay && sim_chance(sim, 30))
+		plan->routing = sim_chance(sim, 50) ? SIM_ANY : SIM_DIRECT;
 	plan->deadline = plan->calm_at + 400000;
 }
 
@@ -209,7 +214,9 @@ static void fault(struct sim *sim)
 
 	sim->fault_at = sim->now + from_to(sim, 1, sim->plan.fault_pause);
 	start_source(sim);
-	if (staying_targets(sim) == 0 || (!sim->calm && sim_chance(sim, 30)))
+	/* With direct routing each seat is wanted. */
+	if (staying_targets(sim) == 0 || sim->plan.routing == SIM_DIRECT ||
+	    (!sim->calm && sim_chance(sim, 30)))
 		start_target(sim);
 	if (sim->calm || sim->n_ends > SIM_ENDS - 16)
 		return;
@@ -235,7 +242,7 @@ static void fault(struct sim *sim)
 			end->leaving = true;
 		break;
 	default:
-		if (sim_chance(sim, 20))
+		if (!sim->plan.routing && sim_chance(sim, 20))
 			assign(sim);
 		break;
 	}
@@ -391,9 +398,12 @@ int sim_run(struct sim *sim)
 	sim->random = mix(sim->seed);
 	make_plan(sim);
 	sim_trace(sim,
-	    "%u sources, %u targets, %u tuples each, room %u, hold %u%s%s",
+	    "%u sources, %u targets, %u tuples each, room %u, hold %u%s%s%s",
 	    sim->plan.n_sources, sim->plan.n_targets, sim->plan.n_input,
 	    sim->plan.room, sim->plan.hold, sim->plan.replay ? ", replay" : "",
+	    sim->plan.routing == SIM_ANY          ? ", any"
+		: sim->plan.routing == SIM_DIRECT ? ", direct"
+						  : "",
 	    sim->plan.align ? ", align" : "");
 	for (i = 0; i < sim->plan.n_sources; i++)
 		sim_end_start(sim, OPEN_SOURCE, i);

@@ -18,6 +18,7 @@
 #include <stdio.h>
 
 #include "flows/open/bugs.h"
+#include "flows/open/choice.h"
 #include "flows/open/keys.h"
 #include "flows/open/overdue.h"
 #include "flows/open/replay.h"
@@ -38,6 +39,7 @@
 /* Planted in what is around src/flows/open; see enum open_bug for the others.
  */
 enum sim_bug {
+	SIM_BUG_LOW_AT_SENT = 1 << 23,  /* sent, but not acknowledged (R8) */
 	SIM_BUG_EARLY_ACK = 1 << 24,    /* before the effect is stored */
 	SIM_BUG_NO_FENCE = 1 << 25,     /* the store takes a zombie's effect */
 	SIM_BUG_NO_TAKE_BACK = 1 << 26, /* from the ring of a lost target */
@@ -87,6 +89,7 @@ struct sim_item {
 	uint64_t position; /* also the value of a mark */
 	uint64_t table;    /* of a mark */
 	uint64_t by;       /* incarnation of the source */
+	uint64_t low;      /* without keys: all up to here is acknowledged */
 	bool again;        /* was pushed or sent before: it may be late */
 };
 
@@ -137,6 +140,8 @@ struct sim_end {
 		struct {
 			struct keyed_source core;
 			struct open_resume resume;
+			struct open_tables ways; /* without keys */
+			uint64_t ways_memory[128];
 			uint64_t memory[64], resume_memory[2 * SIM_PARTITIONS];
 			struct sim_ring *rings[SIM_TARGETS];
 			struct sim_item lane[SIM_LANE];
@@ -150,6 +155,7 @@ struct sim_end {
 			struct keyed_target core;
 			struct open_watermark watermark;
 			struct open_inputs inputs[SIM_SOURCES];
+			uint64_t lows[SIM_SOURCES]; /* without keys */
 			uint64_t memory[128];
 			uint64_t inputs_memory[SIM_SOURCES][2 * SIM_PARTITIONS];
 			struct open_marker markers[SIM_SOURCES];
@@ -176,10 +182,18 @@ struct sim_counts {
 	    overdue;
 	uint64_t killed_sources, killed_targets, stopped, left;
 	uint64_t taken_back, filtered, refused, resumed, dropped, rests;
-	uint64_t late, idle, marks, held_back, unaligned, assigned, given_up;
+	uint64_t low_resumed, late, idle, marks, held_back, unaligned, assigned,
+	    given_up;
+};
+
+enum sim_routing {
+	SIM_BY_KEYS = 0,
+	SIM_ANY,
+	SIM_DIRECT,
 };
 
 struct sim_plan {
+	enum sim_routing routing;
 	unsigned n_sources, n_targets, n_input, mark_every, room, hold;
 	unsigned n_keys; /* partitions that tuples are of */
 	unsigned store;  /* percent of chances to store that are taken */
@@ -233,6 +247,7 @@ void sim_trace(struct sim *sim, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 uint64_t sim_below(struct sim *sim, uint64_t n);
 bool sim_chance(struct sim *sim, unsigned percent);
+/* Or the seat of a target with direct routing, or 0 with any. */
 uint32_t sim_partition(
     const struct sim *sim, uint32_t source, uint64_t position);
 

@@ -11,8 +11,15 @@ void sim_source_start(struct sim_end *end)
 	if (dfi__open_source_size(SIM_PARTITIONS, SIM_TARGETS) >
 	    sizeof(end->s.memory))
 		abort();
-	dfi__open_source_init(
-	    &end->s.core, &end->seats, &end->tables, end->s.memory);
+	if (dfi__open_tables_size(SIM_TARGETS, SIM_TARGETS) >
+	    sizeof(end->s.ways_memory))
+		abort();
+	dfi__open_choice_init(&end->s.ways,
+	    end->sim->plan.routing == SIM_DIRECT ? SIM_TARGETS : 1, SIM_TARGETS,
+	    end->s.ways_memory);
+	dfi__open_source_init(&end->s.core, &end->seats,
+	    end->sim->plan.routing ? &end->s.ways : &end->tables,
+	    end->s.memory);
 	dfi__open_resume_init(
 	    &end->s.resume, SIM_PARTITIONS, end->s.resume_memory);
 	if (!end->sim->plan.replay)
@@ -90,12 +97,18 @@ void sim_source_pair(struct sim_end *end, const struct sim_change *change)
 	    !open_seat_is(
 		&end->seats, OPEN_TARGET, target, change->key.incarnation))
 		return;
-	if (!dfi__open_positions_decode(change->value,
-		dfi__open_positions_bytes(SIM_PARTITIONS), SIM_PARTITIONS,
-		&held, positions))
+	if (end->sim->plan.routing) {
+		if (!dfi__open_low_decode(change->value, OPEN_LOW_BYTES,
+			&end->s.resume.positions[target]))
+			sim_fail(end->sim, "a position is not decoded");
+		end->s.resume.incarnations[target] = change->key.incarnation;
+	} else if (!dfi__open_positions_decode(change->value,
+		       dfi__open_positions_bytes(SIM_PARTITIONS),
+		       SIM_PARTITIONS, &held, positions))
 		sim_fail(end->sim, "positions are not decoded");
-	dfi__open_resume_pair(&end->s.resume, SIM_PARTITIONS,
-	    change->key.incarnation, &held, positions);
+	if (!end->sim->plan.routing)
+		dfi__open_resume_pair(&end->s.resume, SIM_PARTITIONS,
+		    change->key.incarnation, &held, positions);
 	if (end->s.rings[target] == change->ring)
 		return;
 	end->s.rings[target] = change->ring;
@@ -105,6 +118,8 @@ void sim_source_pair(struct sim_end *end, const struct sim_change *change)
 
 void sim_source_learn(struct sim_end *end)
 {
+	if (end->sim->plan.routing)
+		dfi__open_choice_learn(&end->s.ways, &end->seats);
 	if (dfi__open_source_learn(&end->s.core) & OPEN_ADOPTED)
 		sim_trace(end->sim, "%s adopts table %llu", sim_end_name(end),
 		    (unsigned long long)end->s.core.adopted);
@@ -118,9 +133,53 @@ static struct sim_ring *ring_with_room(struct sim_end *end, uint16_t target)
 	return ring && sim_ring_has_room(end->sim, ring) ? ring : NULL;
 }
 
-static void send(
-    struct sim_end *end, uint16_t target, const struct sim_item *item)
+/* R8: all up to here are acknowledged, wherever they were sent. */
+static uint64_t low(const struct sim_end *end)
 {
+	uint64_t least = end->s.next, i;
+	const struct sim_item *item;
+	uint32_t t;
+
+	if (SIM_BUG(LOW_AT_SENT))
+		return least - 1;
+	for (i = 0; i < end->s.n_lane; i++)
+		least = least < end->s.lane[i].position
+		    ? least
+		    : end->s.lane[i].position;
+	for (t = 0; t < SIM_TARGETS; t++)
+		for (i = end->s.rings[t] ? end->s.rings[t]->credit : 0;
+		     end->s.rings[t] && i < end->s.rings[t]->sent; i++) {
+			item = sim_ring_at(end->s.rings[t], i);
+			if (item->kind == SIM_TUPLE && item->position < least)
+				least = item->position;
+		}
+	return least - 1;
+}
+
+/* Without keys, any target with a ring. */
+static void choose(struct sim_end *end)
+{
+	uint64_t i, first = sim_below(end->sim, SIM_TARGETS);
+	uint16_t t;
+
+	if (end->sim->plan.routing != SIM_ANY)
+		return;
+	dfi__open_choose(&end->s.ways, &end->s.core, OPEN_NOBODY);
+	for (i = 0; i < SIM_TARGETS; i++) {
+		t = (uint16_t)((first + i) % SIM_TARGETS);
+		if (end->s.rings[t]) {
+			dfi__open_choose(&end->s.ways, &end->s.core, t);
+			return;
+		}
+	}
+}
+
+static void send(
+    struct sim_end *end, uint16_t target, const struct sim_item *unsaid)
+{
+	struct sim_item whole = *unsaid, *item = &whole;
+
+	item->low = end->sim->plan.routing ? low(end) : 0;
 	sim_trace(end->sim,
 	    "%s sends tuple %llu of partition %u to target %u%s",
 	    sim_end_name(end), (unsigned long long)item->position,
@@ -140,9 +199,10 @@ static bool drain(struct sim_end *end)
 
 	for (i = 0; i < end->s.n_lane; i++) {
 		struct sim_item *item = &end->s.lane[i];
-		uint16_t owner = open_source_owner(
-		    &end->s.core, item->partition);
+		uint16_t owner;
 
+		choose(end);
+		owner = open_source_owner(&end->s.core, item->partition);
 		if (passed >> item->partition & 1)
 			continue;
 		passed |= 1U << item->partition;
@@ -190,6 +250,7 @@ static bool send_mark(struct sim_end *end)
 		return false;
 	}
 	item.table = dfi__open_source_settled(&end->s.core);
+	item.low = end->sim->plan.routing ? low(end) : 0;
 	for (t = 0; t < SIM_TARGETS; t++)
 		if (end->s.rings[t] && !ring_with_room(end, (uint16_t)t))
 			return false;
@@ -227,11 +288,13 @@ static bool push(struct sim_end *end)
 	item.partition = sim_partition(sim, end->seat, position);
 	item.by = end->incarnation;
 	item.again = position <= sim->pushed[end->seat];
+	choose(end);
 	route = open_source_route(&end->s.core, item.partition);
 	if (route != OPEN_NOBODY && !ring_with_room(end, route))
 		return false;
 	if (route == OPEN_NOBODY &&
-	    (end->s.n_lane >= sim->plan.hold || !end->tables.newest.number))
+	    (end->s.n_lane >= sim->plan.hold ||
+		!end->s.core.tables->newest.number))
 		return false;
 	if (!item.again) {
 		sim->pushed[end->seat] = position;
@@ -257,9 +320,13 @@ static bool resume(struct sim_end *end)
 	uint64_t lowest;
 
 	if (end->s.resumed ||
-	    !dfi__open_resume_lowest(
-		&end->s.resume, &end->tables, &end->seats, &lowest))
+	    !(end->sim->plan.routing ? dfi__open_resume_highest(&end->s.resume,
+					   &end->seats, 1, &lowest)
+				     : dfi__open_resume_lowest(&end->s.resume,
+					   &end->tables, &end->seats, &lowest)))
 		return false;
+	if (end->sim->plan.routing)
+		end->sim->counts.low_resumed += lowest > 0;
 	end->s.resumed = true;
 	end->s.next = lowest + 1;
 	/* The mark of the last incarnation may be missing. */

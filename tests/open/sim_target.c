@@ -169,6 +169,8 @@ void sim_target_learn(struct sim_end *end)
 {
 	struct open_key last = { .kind = OPEN_KEY_TABLE };
 
+	if (end->sim->plan.routing)
+		return;
 	dfi__open_target_learn(&end->t.core);
 	dfi__open_watermark_suspend(&end->t.watermark,
 	    !dfi__open_is_settled(&end->tables, &end->seats));
@@ -187,6 +189,8 @@ static bool is_refused(struct sim_end *end, uint32_t p)
 {
 	struct sim *sim = end->sim;
 
+	if (sim->plan.routing)
+		return false;
 	if (sim->epochs[p] <= end->t.core.epochs[p] || SIM_BUG(NO_FENCE))
 		return false;
 	if (sim_is_attached(sim, end))
@@ -204,6 +208,10 @@ static void store(
 	uint32_t p = item->partition;
 	uint64_t between;
 
+	if (sim->plan.routing) { /* at least once */
+		sim->effects[source][item->position] = 1;
+		return;
+	}
 	if (++sim->effects[source][item->position] > 1)
 		sim_fail(sim,
 		    "the effect of tuple %llu of source %u comes twice",
@@ -329,7 +337,11 @@ static void take_tuple(
 {
 	struct sim *sim = end->sim;
 
-	if (end->t.core.states[item->partition] != OPEN_HELD) {
+	if (sim->plan.routing == SIM_DIRECT && item->partition != end->seat)
+		sim_fail(sim, "%s gets a tuple for target %u",
+		    sim_end_name(end), item->partition);
+	if (!sim->plan.routing &&
+	    end->t.core.states[item->partition] != OPEN_HELD) {
 		sim_fail(sim,
 		    "%s gets tuple %llu of source %u, and does not hold "
 		    "partition %u",
@@ -337,7 +349,7 @@ static void take_tuple(
 		    source, item->partition);
 		return;
 	}
-	if (sim->plan.replay &&
+	if (sim->plan.replay && !sim->plan.routing &&
 	    !open_inputs_lend(
 		&end->t.inputs[source], item->partition, item->position)) {
 		sim->counts.filtered++;
@@ -362,6 +374,8 @@ static void take_item(struct sim_end *end, struct sim_pair *pair)
 		ring->credit = ring->taken;
 	open_watermark_took(
 	    &end->t.watermark, source, pair->pair.behind, now(end));
+	if (end->t.lows[source] < item->low)
+		end->t.lows[source] = item->low;
 	switch (item->kind) {
 	case SIM_TUPLE:
 		take_tuple(end, source, item);
@@ -505,7 +519,11 @@ static void put_pair(struct sim_end *end, struct sim_pair *pair)
 	change.key.source = pair->pair.source;
 	change.ring = pair->ring;
 	change.source_incarnation = pair->pair.incarnation;
-	dfi__open_positions_encode(inputs, &end->t.core, change.value);
+	if (end->sim->plan.routing)
+		dfi__open_low_encode(
+		    end->t.lows[pair->pair.source], change.value);
+	else
+		dfi__open_positions_encode(inputs, &end->t.core, change.value);
 	sim_put(end->sim, &change);
 }
 
@@ -560,7 +578,7 @@ static bool evict_overdue(struct sim_end *end)
 	int64_t limit = (int64_t)end->sim->plan.handover;
 	uint32_t seat = 0;
 
-	if (!limit)
+	if (!limit || end->sim->plan.routing)
 		return false;
 	while (dfi__open_overdue_source(
 	    &end->t.overdue, &end->t.core, now(end), limit, &seat)) {
@@ -586,6 +604,11 @@ static bool leave(struct sim_end *end)
 
 	if (!end->leaving || !sim_is_attached(sim, end))
 		return false;
+	if (sim->plan.routing) {
+		sim_delete(sim, &key);
+		sim_end_over(end, "it has closed");
+		return true;
+	}
 	if (!end->t.said_leaving) {
 		end->t.said_leaving = true;
 		sim_end_put_seat(end, true, false);

@@ -25,8 +25,8 @@
  * The payload of a segment without tuples may be a mark (FOOTER_MARK).
  *
  * Slots have a segment_header only if the flow is verified or ordered, has
- * target sets, windows or partitions, or is combined at its sources. The header
- * travels with the payload, as its first cache line.
+ * target sets, windows, partitions or replay, or is combined at its sources.
+ * The header travels with the payload, as its first cache line.
  *
  * transport/footer.h defines the bits of a footer, and the side on which it
  * stands (enum footer_side). A slot's footer is at a fixed offset: right behind
@@ -52,7 +52,11 @@
 /* The header before the payload, in slots that have one. */
 struct segment_header {
 	alignas(CACHE_LINE) uint64_t checksum; /* see checksum.h */
-	uint64_t global;  /* position among the segments of all sources */
+	/*
+	 * Position among the segments of all sources. With replay without keys:
+	 * the lowest input position of its tuples, for the source.
+	 */
+	uint64_t global;
 	uint64_t targets; /* the target set, a bit for each target */
 	uint64_t mark;    /* a mark behind the tuples; 0: none */
 	/*
@@ -66,7 +70,8 @@ struct segment_header {
 	/*
 	 * In flows with replay: all tuples up to this input position were sent
 	 * to their owners (0: some wait), if these have gained their partitions
-	 * with this table or before. SEGMENT_ASKS: or'ed to it.
+	 * with this table or before. Without keys: all targets have
+	 * acknowledged them. SEGMENT_ASKS: or'ed to it.
 	 */
 	uint64_t input, settled;
 };

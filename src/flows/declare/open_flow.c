@@ -219,11 +219,10 @@ static int check_input(struct flow *flow, const char *name)
 
 static int check_replay(struct flow *flow, const struct dfi_flow_attr *attr)
 {
-	if (!flow->partitions)
+	if (flow->kind != DFI_SHUFFLE)
 		return dfi__fail(-EOPNOTSUPP,
 		    "flow '%s': open.on_loss DFI_ON_LOSS_REPLAY: this version "
-		    "sends tuples again in shuffle flows that route by keys "
-		    "only: use hash, radix or range routing, or "
+		    "sends tuples again in shuffle flows only: use "
 		    "DFI_ON_LOSS_DROP, and repeat what is missing in the "
 		    "application",
 		    flow->name);

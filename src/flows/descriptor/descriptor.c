@@ -101,7 +101,7 @@ uint32_t dfi__flow_segment_parts(const struct flow *flow)
 	    (dfi__flow_has_groups(flow) ? SEGMENT_TARGETS : 0) |
 	    (flow->window_tuples ? SEGMENT_MARK : 0) |
 	    (dfi__flow_combines(flow) ? SEGMENT_RECORDS : 0) |
-	    (flow->partitions ? SEGMENT_TABLES : 0) |
+	    (flow->partitions || flow->input_position ? SEGMENT_TABLES : 0) |
 	    (flow->input_position ? SEGMENT_INPUTS : 0);
 }
 

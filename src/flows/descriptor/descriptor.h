@@ -255,6 +255,22 @@ static inline uint64_t flow_input_position(
 	return position;
 }
 
+/*
+ * Whether sources of an open flow are those of kinds/open/keyed.h, which take
+ * tuples one by one.
+ */
+static inline bool flow_holds_tuples(const struct flow *flow)
+{
+	return flow->partitions || flow->input_position;
+}
+
+/* Whether each tuple is for a seat that the application chooses. */
+static inline bool flow_names_seats(const struct flow *flow)
+{
+	return flow->routing == DFI_ROUTE_DIRECT ||
+	    flow->routing == DFI_ROUTE_FUNCTION;
+}
+
 /* Whether an open flow has partitions. */
 static inline bool flow_is_partitioned(const struct flow *flow)
 {

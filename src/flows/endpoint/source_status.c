@@ -85,6 +85,21 @@ int dfi__source_no_target(const struct dfi_source *source, uint32_t target)
 		    "with partitions takes tuples by dfi_source_push() and "
 		    "dfi_source_push_batch() only, which route by the key",
 		    source->flow.name, SOURCE_ID(source), target);
+	if (source->flow.input_position && flow_names_seats(&source->flow))
+		return dfi__fail(-ERANGE,
+		    "flow '%s': %s %u: target %u: with DFI_ON_LOSS_REPLAY a "
+		    "source takes tuples by pushes and batches only "
+		    "(dfi_source_push_to(), dfi_source_push_batch_to()), for "
+		    "the seats 0 to %u",
+		    source->flow.name, SOURCE_ID(source), target,
+		    source->flow.n_targets - 1);
+	if (source->flow.input_position)
+		return dfi__fail(-ERANGE,
+		    "flow '%s': %s %u: target %u: with this routing and "
+		    "DFI_ON_LOSS_REPLAY a source takes tuples by "
+		    "dfi_source_push() and dfi_source_push_batch() only, and "
+		    "chooses their targets",
+		    source->flow.name, SOURCE_ID(source), target);
 	if (!source->head.n_targets)
 		return dfi__fail(-ERANGE,
 		    "flow '%s': %s %u: target %u: each tuple of a "

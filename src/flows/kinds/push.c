@@ -12,6 +12,12 @@
 #include "shuffle/partition.h"
 #include "shuffle/target_list.h"
 
+/* Whether the ways of a source that holds tuples are seats (keyed.h). */
+static inline bool source_names_ways(const struct dfi_source *source)
+{
+	return source->flow.input_position && flow_names_seats(&source->flow);
+}
+
 /*
  * A replicate flow's tuple goes to all targets or to none. If it goes to none,
  * it is not taken.
@@ -25,6 +31,8 @@ int dfi_source_push_to_slow(
 
 	if (ret < 0)
 		return ret;
+	if (source_names_ways(source))
+		return dfi__keyed_push_to(source, target, tuple);
 	if (!source_find_lane(source, target, &lane))
 		return dfi__source_refuse(
 		    source, dfi__source_no_target(source, target));
@@ -76,6 +84,8 @@ int dfi_source_push_slow(struct dfi_source *source, const void *tuple)
 
 	/* Each push of these comes here, so this is first. */
 	if (source->flow.partitions)
+		return dfi__keyed_push(source, tuple);
+	if (source->flow.input_position && !source_names_ways(source))
 		return dfi__keyed_push(source, tuple);
 	ret = check_routable(source);
 	return ret < 0 ? ret : push_routed(source, tuple);
@@ -199,6 +209,11 @@ int dfi_source_push_batch_to(
 		ret = check_batch(source, tuples, n);
 	if (ret < 0)
 		return ret;
+	if (source_names_ways(source)) {
+		taken = dfi__keyed_push_batch_to(
+		    source, target, tuples, n, &ret);
+		return batch_result(source, taken, ret);
+	}
 	if (!source_find_lane(source, target, &lane))
 		return dfi__source_refuse(
 		    source, dfi__source_no_target(source, target));
@@ -223,7 +238,7 @@ int dfi_source_push_batch(
 		ret = check_batch(source, tuples, n);
 	if (ret < 0)
 		return ret;
-	if (source->flow.partitions) {
+	if (flow_holds_tuples(&source->flow) && !source_names_ways(source)) {
 		taken = dfi__keyed_push_batch(source, tuples, n, &ret);
 	} else if (source->head.inline_routing == DFI_INLINE_ONE ||
 	    dfi__partitions(source)) {

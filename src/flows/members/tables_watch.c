@@ -19,7 +19,8 @@
 /* true: no memory. */
 static bool new_resume(struct seat_watch *watch)
 {
-	uint32_t n = watch->flow->partitions;
+	uint32_t n = watch->flow->partitions ? watch->flow->partitions
+					     : watch->flow->n_targets;
 	struct open_resume *resume = malloc(
 	    sizeof(*resume) + dfi__open_resume_size(n));
 
@@ -37,7 +38,8 @@ bool dfi__tables_watch_new(struct seat_watch *watch)
 	struct open_tables *tables;
 
 	if (!n_partitions)
-		return false;
+		return watch->flow->input_position &&
+		    watch->role == OPEN_SOURCE && new_resume(watch);
 	tables = malloc(
 	    sizeof(*tables) + dfi__open_tables_size(n_partitions, n_targets));
 	if (!tables)
@@ -135,13 +137,32 @@ static void see_assign(
 	free(owners);
 }
 
+/* Without keys: up to where a target knows that all is acknowledged. */
+static void see_low(struct seat_watch *watch, const struct open_key *key,
+    const struct registry_event *event)
+{
+	struct open_resume *resume = watch->resume;
+
+	if (event->type != REGISTRY_PUT || !watch->seats.begun ||
+	    key->source != watch->seats.own_seat ||
+	    !dfi__open_low_decode(
+		event->data, event->size, &resume->positions[key->target]))
+		return;
+	resume->incarnations[key->target] = key->incarnation;
+}
+
 /* What a target has acknowledged of a source. */
 static void see_positions(struct seat_watch *watch, const struct open_key *key,
     const struct registry_event *event)
 {
 	uint32_t n = watch->flow->partitions, words = open_bits_words(n);
-	uint64_t *held = calloc(words + n, sizeof(held[0]));
+	uint64_t *held;
 
+	if (!n) {
+		see_low(watch, key, event);
+		return;
+	}
+	held = calloc(words + n, sizeof(held[0]));
 	/* Targets say it once more when they have seen this source's key. */
 	if (held && event->type == REGISTRY_PUT && watch->seats.begun &&
 	    key->source == watch->seats.own_seat &&

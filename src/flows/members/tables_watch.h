@@ -46,7 +46,8 @@ int dfi__tables_watch_hand(
 
 /*
  * Publish what this target has acknowledged of a source: size bytes of
- * dfi__open_positions_encode(). The same errors. withdraw: it closes.
+ * dfi__open_positions_encode(), or without keys of dfi__open_low_encode(). The
+ * same errors. withdraw: it closes.
  */
 int dfi__tables_watch_positions(struct seat_watch *watch, uint32_t source,
     const uint8_t *bytes, size_t size);

@@ -121,6 +121,12 @@ void dfi__open_source_sent(struct keyed_source *source, uint32_t partition)
 	set_route(source, partition);
 }
 
+void dfi__open_source_reroute(struct keyed_source *source, uint32_t partition)
+{
+	source->owners[partition] = owner_of(source, partition);
+	set_route(source, partition);
+}
+
 void dfi__open_source_marked(struct keyed_source *source, uint32_t target)
 {
 	source->owed[target] = 0;

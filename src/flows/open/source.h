@@ -73,6 +73,9 @@ static inline uint16_t open_source_owner(
 }
 void dfi__open_source_sent(struct keyed_source *source, uint32_t partition);
 
+/* The newest table names another owner of a partition (choice.h). */
+void dfi__open_source_reroute(struct keyed_source *source, uint32_t partition);
+
 /*
  * The table whose mark is owed to a target, behind all that was sent to it, or
  * 0. Other tuples may go before or behind.

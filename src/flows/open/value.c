@@ -108,3 +108,16 @@ bool dfi__open_positions_decode(const uint8_t *bytes, size_t size,
 	get_words(bytes, positions, n_partitions);
 	return true;
 }
+
+void dfi__open_low_encode(uint64_t low, uint8_t bytes[OPEN_LOW_BYTES])
+{
+	open_put_number(bytes, low, OPEN_LOW_BYTES);
+}
+
+bool dfi__open_low_decode(const uint8_t *bytes, size_t size, uint64_t *low)
+{
+	if (size != OPEN_LOW_BYTES)
+		return false;
+	*low = open_get_number(bytes, OPEN_LOW_BYTES);
+	return true;
+}

@@ -40,4 +40,9 @@ void dfi__open_positions_encode(const struct open_inputs *inputs,
 bool dfi__open_positions_decode(const uint8_t *bytes, size_t size,
     uint32_t n_partitions, uint64_t *held, uint64_t *positions);
 
+/* Without keys: up to where all targets have acknowledged a source's tuples. */
+#define OPEN_LOW_BYTES 8
+void dfi__open_low_encode(uint64_t low, uint8_t bytes[OPEN_LOW_BYTES]);
+bool dfi__open_low_decode(const uint8_t *bytes, size_t size, uint64_t *low);
+
 #endif

@@ -5,16 +5,6 @@
 #include <stdlib.h>
 #include <dfi/replay.h>
 #include "base/error.h"
-#include "flows/declare/route.h"
-#include "flows/open/replay.h"
-
-struct acks {
-	const struct flow *flow;
-	struct router router;
-	uint64_t n_due; /* tuples that were given back; not acknowledged */
-	struct open_inputs *of; /* of each source */
-	char *memory;           /* of these */
-};
 
 static int no_events(const struct flow *flow)
 {
@@ -38,12 +28,17 @@ int dfi__acks_open(struct dfi_target *target)
 	open_target(target)->acks = acks;
 	if (acks) {
 		acks->flow = flow;
-		dfi__router_init(&acks->router, flow, 0);
+		acks->seats = &open_target(target)->pairs.seats;
+		if (flow->partitions)
+			dfi__router_init(&acks->router, flow, 0);
 		acks->of = calloc(flow->n_sources, sizeof(acks->of[0]));
-		acks->memory = calloc(
-		    flow->n_sources, dfi__open_inputs_size(flow->partitions));
+		acks->lows = calloc(flow->n_sources, sizeof(acks->lows[0]));
+		acks->holders = calloc(
+		    flow->n_sources, sizeof(acks->holders[0]));
+		acks->memory = calloc(flow->n_sources,
+		    dfi__open_inputs_size(flow->partitions) + 1);
 	}
-	return acks && acks->of && acks->memory
+	return acks && acks->of && acks->lows && acks->holders && acks->memory
 	    ? 0
 	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
 }
@@ -53,6 +48,8 @@ void dfi__acks_free(struct acks *acks)
 	if (!acks)
 		return;
 	free(acks->of);
+	free(acks->lows);
+	free(acks->holders);
 	free(acks->memory);
 	free(acks);
 }
@@ -91,21 +88,36 @@ void dfi__acks_lent(struct open_target *open, struct taken *taken,
 	taken->bytes = bytes;
 }
 
+/* What the segment that was taken last says of input positions. */
+static void see_input(struct open_target *open, struct taken *taken)
+{
+	const struct reader *reader = &taken->end->readers[0];
+
+	if (!reader->input)
+		return;
+	if (!open->partitions)
+		atomic_set(&open->acks->lows[taken->seat],
+		    max_u64(reader->input,
+			atomic_peek(&open->acks->lows[taken->seat])));
+	else
+		dfi__open_inputs_mark(&open->acks->of[taken->seat],
+		    reader->input, reader->settled);
+}
+
 void dfi__acks_gave_back(struct open_target *open, struct taken *taken)
 {
 	struct acks *acks = open->acks;
 	struct open_inputs *inputs = &acks->of[taken->seat];
-	const struct reader *reader = &taken->end->readers[0];
 	size_t size = acks->flow->schema->tuple_size;
 	const char *tuple = taken->tuples;
 
 	if (!tuple)
 		return;
-	for (; tuple < taken->tuples + taken->bytes; tuple += size)
+	for (; open->partitions && tuple < taken->tuples + taken->bytes;
+	     tuple += size)
 		(void)open_inputs_lend(inputs, dfi__route(&acks->router, tuple),
 		    flow_input_position(acks->flow, tuple));
-	if (reader->input)
-		dfi__open_inputs_mark(inputs, reader->input, reader->settled);
+	see_input(open, taken);
 	taken->tuples = NULL;
 	taken->unacked += taken->bytes / size;
 	acks->n_due += taken->bytes / size;
@@ -116,9 +128,7 @@ int dfi__acks_passed(struct open_target *open, struct taken *taken)
 	struct reader *reader = &taken->end->readers[0];
 	bool asks = reader->asks;
 
-	if (reader->input)
-		dfi__open_inputs_mark(&open->acks->of[taken->seat],
-		    reader->input, reader->settled);
+	see_input(open, taken);
 	reader->asks = false;
 	/* The application has nothing to acknowledge. */
 	if (!taken->unacked)
@@ -167,6 +177,14 @@ static int refuse(const struct dfi_target *target, const char *call)
 	    target->flow.name, TARGET_ID(target), call);
 }
 
+static int no_keys(const struct dfi_target *target, const char *call)
+{
+	return dfi__fail(-EPROTOTYPE,
+	    "flow '%s': %s %u: %s: the flow does not route by keys, so it has "
+	    "no partitions",
+	    target->flow.name, TARGET_ID(target), call);
+}
+
 static int no_output(
     const struct dfi_target *target, const char *call, const char *name)
 {
@@ -194,6 +212,8 @@ static int acknowledge(struct dfi_target *target)
 			ret = dfi__reader_return_last(reader, in_work);
 	}
 	open->acks->n_due = 0;
+	if (!open->partitions)
+		return ret;
 	pthread_mutex_lock(&seats->lock);
 	for (i = 0; i < target->flow.n_sources; i++)
 		if (open->acks->of[i].seen)
@@ -228,6 +248,8 @@ int dfi_target_partition(
 		return ret;
 	if (!target->flow.input_position)
 		return refuse(target, "dfi_target_partition");
+	if (!target->flow.partitions)
+		return no_keys(target, "dfi_target_partition");
 	if (!tuple || !partition)
 		return no_output(target, "dfi_target_partition",
 		    tuple ? "partition" : "tuple");
@@ -244,6 +266,8 @@ static int check_partition(
 		return ret;
 	if (!target->flow.input_position)
 		return refuse(target, call);
+	if (!target->flow.partitions)
+		return no_keys(target, call);
 	return partition < target->flow.partitions
 	    ? 0
 	    : dfi__partitions_no_such(target, partition);

@@ -7,7 +7,24 @@
 #ifndef DFI_FLOWS_KINDS_OPEN_ACKS_H
 #define DFI_FLOWS_KINDS_OPEN_ACKS_H
 
+#include "flows/declare/route.h"
+#include "flows/open/replay.h"
 #include "open_target.h"
+
+struct acks {
+	const struct flow *flow;
+	struct seat_watch *seats;
+	struct router router; /* with keys */
+	uint64_t n_due; /* tuples that were given back; not acknowledged */
+	struct open_inputs *of; /* of each source */
+	char *memory;           /* of these */
+	/* Without keys, of each: all up to here is acknowledged (R8). */
+	_Atomic uint64_t *lows;
+	/* For the helper (acks_report.c): */
+	bool reports; /* of what is acknowledged, to sources, are due */
+	/* Without keys: of each seat, the last holder that got one. */
+	uint64_t *holders;
+};
 
 /*
  * For a target that opens: 0 without replay as well. -EINVAL: it has no events.
@@ -41,5 +58,17 @@ int dfi__acks_check(struct dfi_target *target);
 
 /* Whether something was given back and is not acknowledged. */
 bool dfi__acks_are_due(const struct acks *acks);
+
+/*
+ * Under the lock: have the helper tell all sources what was acknowledged.
+ * report: on the helper, under the lock, which it gives up in between; state:
+ * with keys, the partitions, else NULL. 0 or -EAGAIN. tend: the same without
+ * keys, without the lock, for sources that have come. withdraw: the target
+ * closes; NULL is allowed.
+ */
+void dfi__acks_call(struct acks *acks);
+int dfi__acks_report(struct acks *acks, const struct keyed_target *state);
+int64_t dfi__acks_tend(struct acks *acks);
+void dfi__acks_withdraw(struct acks *acks);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Routing by keys in open flows: H1 to H8 of docs/open-flows.md.
+ * Routing by keys in open flows: H1 to H8 of docs/open-flows.md; and any other
+ * routing with replay (R8), where ways (choice.h) take the part of partitions.
  *
  * A source pushes into the ends of its pairs, as a table of owners says; its
  * own lane stays closed. Tuples of partitions that move wait in memory of their
@@ -14,7 +15,7 @@
 
 #include <pthread.h>
 #include "base/fence.h"
-#include "flows/open/source.h"
+#include "flows/open/choice.h"
 #include "open_source.h"
 
 struct latch {
@@ -48,6 +49,13 @@ struct keyed {
 	uint64_t settled; /* see struct segment_header */
 	uint64_t acked;   /* segments, when it looked last */
 	uint64_t *asked;  /* of each seat: the end of its ring then */
+	/* Without keys (keyed_choice.c), else NULL: */
+	struct open_tables *ways;
+	uint32_t next;  /* the seat from which on the next tuple goes */
+	uint64_t low;   /* all up to here are acknowledged */
+	uint32_t known; /* segments that may yet say the same low */
+	/* Of each seat: where segments end that have tuples sent again. */
+	uint64_t *mixed;
 };
 
 /* How long the helper waits at least until a ring may have room. */
@@ -106,6 +114,12 @@ int dfi__keyed_push(struct dfi_source *source, const void *tuple);
 uint32_t dfi__keyed_push_batch(
     struct dfi_source *source, const char *tuples, uint32_t n, int *ret);
 
+/* With replay, where ways are seats: the same for one of them. */
+int dfi__keyed_push_to(
+    struct dfi_source *source, uint32_t seat, const void *tuple);
+uint32_t dfi__keyed_push_batch_to(struct dfi_source *source, uint32_t seat,
+    const char *tuples, uint32_t n, int *ret);
+
 /* The end of the pair with the owner that the table means, if it is there. */
 static inline struct dfi_source *keyed_end(
     const struct open_source *open, uint32_t seat)
@@ -148,13 +162,42 @@ void dfi__replay_ask(struct dfi_source *source);
 int dfi__replay_await(struct dfi_source *source);
 bool dfi__replay_progressed(struct dfi_source *source);
 
+/*
+ * Without keys, inside the latch. new_ways: for keyed_new(); false: no memory.
+ * choose: the target of the next tuple; again: of one that waits, so none that
+ * is full. note: a tuple is about to be put into an end's segment. took: it was
+ * pushed. low: all tuples up to this input position are acknowledged. way: of a
+ * tuple that was taken back from a seat.
+ */
+bool dfi__keyed_new_ways(struct dfi_source *source, struct keyed *keyed);
+void dfi__keyed_free_ways(struct keyed *keyed);
+void dfi__keyed_choose(struct dfi_source *source, bool again);
+void dfi__keyed_note(
+    struct dfi_source *source, struct dfi_source *end, const void *tuple);
+void dfi__keyed_note_again(struct open_source *open, uint32_t seat);
+void dfi__keyed_took(struct dfi_source *source, struct dfi_source *end);
+uint64_t dfi__keyed_low(struct dfi_source *source);
+uint32_t dfi__keyed_way(
+    struct dfi_source *source, uint32_t seat, const void *tuple);
+
+/* What a target has not given back, as the ring says by now. */
+uint64_t dfi__replay_unreturned(const struct writer *ring);
+
+/* The header of the segment that was sent so many segments ago. */
+struct segment_header *dfi__replay_header(
+    const struct writer *ring, uint64_t ago);
+
 /* Set what the next segment of an end says of input positions. */
 static inline void replay_set_input(
-    const struct keyed *keyed, struct dfi_source *end)
+    struct dfi_source *source, struct dfi_source *end)
 {
+	const struct keyed *keyed = open_source(source)->keyed;
+
 	if (likely(!keyed->replays))
 		return;
-	end->writers[0].input = keyed->n_held ? 0 : keyed->last;
+	end->writers[0].input = keyed->ways ? dfi__keyed_low(source)
+	    : keyed->n_held                 ? 0
+					    : keyed->last;
 	end->writers[0].settled = keyed->settled;
 }
 

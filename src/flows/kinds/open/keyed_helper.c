@@ -43,7 +43,7 @@ bool dfi__keyed_say(struct dfi_source *source, struct dfi_source *end,
 	filled = source_filled(end, 0);
 	if (!filled)
 		open_note_mark(end);
-	replay_set_input(open_source(source)->keyed, end);
+	replay_set_input(source, end);
 	writer->table = table;
 	writer->settled |= asks;
 	ret = lane_publish(end, 0, filled);

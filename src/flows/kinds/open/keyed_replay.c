@@ -20,7 +20,7 @@
 /* ---- What is not acknowledged -------------------------------------------- */
 
 /* The segments that a target has not given back, as the ring says by now. */
-static uint64_t unreturned(const struct writer *ring)
+uint64_t dfi__replay_unreturned(const struct writer *ring)
 {
 	/* Pairs with the publish in the transport's give_credit(). */
 	uint64_t left = ring->seq -
@@ -32,15 +32,28 @@ static uint64_t unreturned(const struct writer *ring)
 	    : min_u64(ring->seq, ring->geometry.segment_count);
 }
 
+static const char *sent_at(const struct writer *ring, uint64_t ago)
+{
+	const struct ring_geometry *g = &ring->geometry;
+	uint64_t slot = (ring->slot + g->segment_count - ago) %
+	    g->segment_count;
+
+	return ring->remote->ring + slot_offset(g, (uint32_t)slot) +
+	    g->payload_offset;
+}
+
+struct segment_header *dfi__replay_header(
+    const struct writer *ring, uint64_t ago)
+{
+	return segment_header(&ring->geometry, sent_at(ring, ago));
+}
+
 /* The tuples of the segment that was sent so many segments ago. */
 static const char *sent_segment(
     const struct writer *ring, uint64_t ago, uint64_t *bytes)
 {
 	const struct ring_geometry *g = &ring->geometry;
-	uint64_t slot = (ring->slot + g->segment_count - ago) %
-	    g->segment_count;
-	const char *tuples = ring->remote->ring +
-	    slot_offset(g, (uint32_t)slot) + g->payload_offset;
+	const char *tuples = sent_at(ring, ago);
 
 	*bytes = segment_header(g, tuples)->records;
 	/* The target can write there. */
@@ -74,6 +87,7 @@ static uint64_t begun_bytes(const struct dfi_source *end)
 /* What is being put in front of the tuples that wait. */
 struct taken_back {
 	struct dfi_source *source;
+	uint32_t seat;
 	char *to;
 	uint32_t *of;
 	uint64_t left; /* bytes */
@@ -88,7 +102,7 @@ static void put_back(
 	bytes = min_u64(bytes, back->left);
 	for (at = 0; at < bytes; at += size) {
 		memcpy(back->to, tuples + at, size);
-		*back->of = dfi__route(&source->router, back->to);
+		*back->of = dfi__keyed_way(source, back->seat, back->to);
 		dfi__open_source_wait(
 		    &open_source(source)->keyed->state, *back->of);
 		back->to += size;
@@ -124,10 +138,11 @@ int dfi__replay_take_back(struct dfi_source *source, uint32_t seat)
 	const struct dfi_source *end = open->ends[seat];
 	const struct writer *ring = &end->rings[0];
 	/* Once: a target that wakes up may acknowledge meanwhile. */
-	uint64_t segments = unreturned(ring);
+	uint64_t segments = dfi__replay_unreturned(ring);
 	uint64_t begun = begun_bytes(end), bytes;
 	struct taken_back back = {
 		.source = source,
+		.seat = seat,
 		.left = tuple_bytes(ring, segments) + begun,
 	};
 	const char *tuples;
@@ -178,7 +193,8 @@ static bool is_acknowledged(const struct dfi_source *end)
 {
 	const struct writer *ring = &end->rings[0];
 
-	return !begun_bytes(end) && !tuple_bytes(ring, unreturned(ring));
+	return !begun_bytes(end) &&
+	    !tuple_bytes(ring, dfi__replay_unreturned(ring));
 }
 
 void dfi__replay_ask(struct dfi_source *source)
@@ -215,7 +231,7 @@ static uint64_t returned(struct dfi_source *source)
 		if (!remote->in_place)
 			(void)remote->transport->ops->ring.progress(remote);
 		total += open->ends[i]->rings[0].seq -
-		    unreturned(&open->ends[i]->rings[0]);
+		    dfi__replay_unreturned(&open->ends[i]->rings[0]);
 	}
 	return total;
 }
@@ -282,6 +298,9 @@ static void await_news(struct seat_watch *seats)
 static bool resume(
     struct seat_watch *seats, uint64_t *lowest, uint64_t *positions, uint32_t n)
 {
+	if (!seats->tables)
+		return dfi__open_resume_highest(seats->resume, &seats->seats,
+		    seats->flow->min_targets, lowest);
 	if (!dfi__open_resume_lowest(
 		seats->resume, seats->tables, &seats->seats, lowest))
 		return false;
@@ -303,6 +322,12 @@ static int refuse_resume(
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s %u: dfi_source_resume: lowest is NULL",
 		    source->flow.name, SOURCE_ID(source));
+	if (n && !source->flow.partitions)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s %u: dfi_source_resume: room for %u "
+		    "positions, but the flow does not route by keys, so it "
+		    "has one for all: set positions to NULL",
+		    source->flow.name, SOURCE_ID(source), n);
 	return n && n != source->flow.partitions
 	    ? dfi__fail(-EINVAL,
 		  "flow '%s': %s %u: dfi_source_resume: room for %u positions, "
@@ -318,6 +343,14 @@ static int no_answer(const struct dfi_source *source)
 		return dfi__fail_text(-EAGAIN,
 		    "not all targets have said yet what they have "
 		    "acknowledged");
+	if (!source->flow.partitions)
+		return dfi__fail(-ETIMEDOUT,
+		    "flow '%s': %s %u: for %ld ms not all targets have said "
+		    "what is acknowledged, or fewer than open.min_targets %u "
+		    "are attached",
+		    source->flow.name, SOURCE_ID(source),
+		    (long)(source->wait_time.timeout_ns / NS_PER_MS),
+		    source->flow.min_targets);
 	return dfi__fail(-ETIMEDOUT,
 	    "flow '%s': %s %u: for %ld ms not all partitions were taken "
 	    "(dfi_partition_take()), or a target has not said what it has "

@@ -20,10 +20,18 @@ void dfi__latch_wait(struct latch *latch)
 
 /* ---- Memory ------------------------------------------------------------ */
 
+/* How many partitions, or without keys ways, there are. */
+static uint32_t keyed_ways(const struct dfi_source *source)
+{
+	return source->flow.partitions        ? source->flow.partitions
+	    : flow_names_seats(&source->flow) ? source->flow.n_targets
+					      : 1;
+}
+
 int dfi__keyed_new(struct dfi_source *source)
 {
 	uint32_t n_targets = source->flow.n_targets;
-	uint32_t n_partitions = source->flow.partitions;
+	uint32_t n_partitions = keyed_ways(source);
 	size_t state = dfi__open_source_size(n_partitions, n_targets);
 	struct keyed *keyed = calloc(1, sizeof(*keyed));
 	char *memory = keyed ? calloc(1,
@@ -32,7 +40,9 @@ int dfi__keyed_new(struct dfi_source *source)
 				       2 * n_targets * sizeof(bool))
 			     : NULL;
 
-	if (!memory) {
+	if (!memory ||
+	    (!source->flow.partitions && !dfi__keyed_new_ways(source, keyed))) {
+		free(memory);
 		free(keyed);
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
@@ -58,8 +68,8 @@ void dfi__keyed_start(struct open_source *open)
 
 	keyed_enter(open);
 	pthread_mutex_lock(&seats->lock);
-	dfi__open_source_init(
-	    &keyed->state, &seats->seats, seats->tables, keyed->state.owed);
+	dfi__open_source_init(&keyed->state, &seats->seats,
+	    keyed->ways ? keyed->ways : seats->tables, keyed->state.owed);
 	seat_watch_call(seats);
 	pthread_mutex_unlock(&seats->lock);
 	keyed_leave(open);
@@ -70,6 +80,7 @@ void dfi__keyed_free(struct keyed *keyed)
 	if (!keyed)
 		return;
 	pthread_mutex_destroy(&keyed->latch.mutex);
+	dfi__keyed_free_ways(keyed);
 	free(keyed->held);
 	free(keyed->held_of);
 	free(keyed->incarnations);
@@ -81,7 +92,7 @@ void dfi__keyed_free(struct keyed *keyed)
 void dfi__keyed_route(struct open_source *open)
 {
 	struct keyed *keyed = open->keyed;
-	uint32_t p, n = open->source->flow.partitions;
+	uint32_t p, n = keyed_ways(open->source);
 
 	if (!keyed->state.tables)
 		return;
@@ -93,7 +104,7 @@ void dfi__keyed_route(struct open_source *open)
 
 void dfi__keyed_owe(struct open_source *open, uint32_t seat)
 {
-	if (open->keyed->state.tables)
+	if (open->keyed->state.tables && !open->keyed->ways)
 		open->keyed->state.owed[seat] = open->keyed->state.adopted;
 }
 
@@ -103,10 +114,12 @@ void dfi__keyed_learn(struct open_source *open)
 
 	if (!keyed->state.tables)
 		return;
+	if (keyed->ways)
+		dfi__open_choice_learn(keyed->ways, &open->pairs.seats.seats);
 	(void)dfi__open_source_learn(&keyed->state);
 	memcpy(keyed->incarnations, keyed->state.tables->newest.incarnations,
 	    open_seats(open->source) * sizeof(keyed->incarnations[0]));
-	if (keyed->replays)
+	if (keyed->replays && !keyed->ways)
 		keyed->settled = dfi__open_source_settled(&keyed->state);
 	dfi__keyed_route(open);
 }
@@ -121,7 +134,7 @@ static void send_end(struct dfi_source *source, struct dfi_source *end)
 	counter_add(&writer->segments, 1);
 	counter_add(&writer->partial_segments,
 	    source_filled(end, 0) != writer->geometry.segment_bytes);
-	replay_set_input(open_source(source)->keyed, end);
+	replay_set_input(source, end);
 	(void)dfi__source_send(end, 0);
 }
 
@@ -138,6 +151,8 @@ static always_inline int put(
 		if (ret <= 0)
 			return ret;
 	}
+	if (unlikely(open_source(source)->keyed->ways != NULL))
+		dfi__keyed_note(source, end, tuple);
 	dfi_copy_tuple(lane->next, tuple, size);
 	lane->next += size;
 	if (unlikely(lane->next == end->writers[0].end))
@@ -153,11 +168,17 @@ static bool send_one(struct dfi_source *source, uint32_t i)
 	struct open_source *open = open_source(source);
 	struct keyed *keyed = open->keyed;
 	uint32_t partition = keyed->held_of[i];
-	uint16_t seat = open_source_owner(&keyed->state, partition);
-	struct dfi_source *end = keyed_end(open, seat);
+	struct dfi_source *end;
+	uint16_t seat;
 
+	if (keyed->ways)
+		dfi__keyed_choose(source, true);
+	seat = open_source_owner(&keyed->state, partition);
+	end = keyed_end(open, seat);
 	if (!end || keyed->full[seat])
 		return false;
+	if (keyed->ways)
+		dfi__keyed_note_again(open, seat);
 	if (put(source, end,
 		keyed->held + (size_t)i * source->head.tuple_size) <= 0) {
 		keyed->full[seat] = true;
@@ -167,6 +188,8 @@ static bool send_one(struct dfi_source *source, uint32_t i)
 	}
 	open_note_room(open, seat, true);
 	keyed->begun[seat] = keyed->has_sent = true;
+	if (keyed->ways)
+		dfi__keyed_took(source, end);
 	dfi__open_source_sent(&keyed->state, partition);
 	return true;
 }
@@ -287,6 +310,14 @@ static int check_position(struct dfi_source *source, const void *tuple)
 		      (unsigned long)position, (unsigned long)last));
 }
 
+/* A way is a seat, which nobody holds, as far as is known. */
+static bool is_empty(struct dfi_source *source, uint32_t seat)
+{
+	return flow_names_seats(&source->flow) &&
+	    open_source(source)->may_push && !open_source(source)->ends[seat] &&
+	    !dfi__open_is_expected(source, seat);
+}
+
 /* The owner is not there, a segment must be opened first, or with replay. */
 static __attribute__((__noinline__)) int push_slow(
     struct dfi_source *source, uint32_t partition, const void *tuple)
@@ -302,7 +333,14 @@ static __attribute__((__noinline__)) int push_slow(
 	if (unlikely(ret < 0))
 		return ret;
 	for (;;) {
+		if (keyed->ways)
+			dfi__keyed_choose(source, false);
 		end = keyed->to[partition];
+		if (unlikely(
+			keyed->ways && !end && is_empty(source, partition))) {
+			writer->refused = 0;
+			return dfi__open_empty_seat(source, partition);
+		}
 		if (likely(end) ? put(source, end, tuple) > 0
 				: dfi__keyed_hold(source, partition, tuple))
 			break;
@@ -319,6 +357,8 @@ static __attribute__((__noinline__)) int push_slow(
 			open_note_room(open_source(source),
 			    seat_of(open_source(source), end), true);
 	}
+	if (unlikely(keyed->ways && end))
+		dfi__keyed_took(source, end);
 	if (unlikely(keyed->replays))
 		keyed->last = flow_input_position(&source->flow, tuple);
 	owned_add(&writer->total, 1);
@@ -350,7 +390,7 @@ static always_inline uint32_t partition_of(
 	uint64_t key;
 
 	if (unlikely(!open_source(source)->keyed->hash64))
-		return dfi__route(&source->router, tuple);
+		return dfi__keyed_way(source, 0, tuple);
 	memcpy(&key, (const char *)tuple + router->keys[0].offset, sizeof(key));
 	return dfi_hash64_partition(key, router->n_targets);
 }
@@ -384,6 +424,43 @@ uint32_t dfi__keyed_push_batch(
 		tuples += source->head.tuple_size;
 	}
 	latch_leave(latch);
+	return taken;
+}
+
+/* ---- Pushes to a seat -------------------------------------------------- */
+
+static int check_seat(struct dfi_source *source, uint32_t seat)
+{
+	return seat < open_seats(source)
+	    ? 0
+	    : dfi__source_refuse(source, dfi__source_no_target(source, seat));
+}
+
+int dfi__keyed_push_to(
+    struct dfi_source *source, uint32_t seat, const void *tuple)
+{
+	int ret = check_seat(source, seat);
+
+	if (ret < 0)
+		return ret;
+	latch_enter(&open_source(source)->keyed->latch);
+	ret = push_slow(source, seat, tuple);
+	latch_leave(&open_source(source)->keyed->latch);
+	return ret;
+}
+
+uint32_t dfi__keyed_push_batch_to(struct dfi_source *source, uint32_t seat,
+    const char *tuples, uint32_t n, int *ret)
+{
+	uint32_t taken;
+
+	*ret = 0;
+	for (taken = 0; taken < n; taken++) {
+		*ret = dfi__keyed_push_to(source, seat, tuples);
+		if (*ret < 0)
+			break;
+		tuples += source->head.tuple_size;
+	}
 	return taken;
 }
 

@@ -7,8 +7,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "flows/members/tables_watch.h"
-#include "flows/open/replay.h"
-#include "flows/open/value.h"
 
 /* How long after a failure the helper asks the registry again. */
 #define AGAIN_NS (INT64_C(100) * NS_PER_MS)
@@ -29,7 +27,6 @@ struct partitions {
 	bool left;              /* all was given away, and nothing is taken */
 	_Atomic uint32_t n_due; /* of the state, for the owner */
 	struct acks *acks;      /* with replay, or NULL */
-	bool reports;           /* sources are to be told what these say */
 	uint64_t cleaned; /* see dfi__tables_watch_propose(); for the helper */
 };
 
@@ -89,10 +86,8 @@ static bool has_ring(const struct pairs *pairs, const struct open_pair *stay)
 /* Have the helper tell sources what was acknowledged. */
 static void call_to_report(struct partitions *partitions)
 {
-	if (!partitions->acks)
-		return;
-	partitions->reports = true;
-	seat_watch_call(&partitions->pairs->seats);
+	if (partitions->acks)
+		dfi__acks_call(partitions->acks);
 }
 
 /* Who has come to a seat, and who has gone. */
@@ -347,55 +342,6 @@ bool dfi__partitions_epoch(
 	return here;
 }
 
-/* Under the lock, which it gives up in between. */
-static int report_one(
-    struct partitions *partitions, uint32_t source, uint8_t *bytes)
-{
-	struct seat_watch *seats = &partitions->pairs->seats;
-	int ret;
-
-	dfi__open_positions_encode(
-	    dfi__acks_of(partitions->acks, source), &partitions->state, bytes);
-	pthread_mutex_unlock(&seats->lock);
-	ret = dfi__tables_watch_positions(seats, source, bytes,
-	    dfi__open_positions_bytes(seats->flow->partitions));
-	pthread_mutex_lock(&seats->lock);
-	return ret;
-}
-
-static int report(struct partitions *partitions)
-{
-	struct seat_watch *seats = &partitions->pairs->seats;
-	uint8_t *bytes;
-	uint32_t i;
-	int ret = 0;
-
-	if (!partitions->reports)
-		return 0;
-	bytes = malloc(dfi__open_positions_bytes(seats->flow->partitions));
-	if (!bytes)
-		return -EAGAIN;
-	partitions->reports = false;
-	for (i = 0; !ret && i < seats->n_others; i++)
-		if (seat_watch_holder(seats, i))
-			ret = report_one(partitions, i, bytes);
-	free(bytes);
-	partitions->reports |= ret < 0;
-	return ret;
-}
-
-void dfi__partitions_withdraw(struct partitions *partitions)
-{
-	uint32_t i;
-
-	if (!partitions || !partitions->acks)
-		return;
-	for (i = 0; i < partitions->pairs->seats.n_others; i++)
-		if (dfi__acks_is_known(partitions->acks, i))
-			dfi__tables_watch_withdraw(
-			    &partitions->pairs->seats, i);
-}
-
 /* ---- On the helper ------------------------------------------------------- */
 
 /* Under the lock, which it gives up in between: put a key that is due. */
@@ -436,8 +382,8 @@ int64_t dfi__partitions_tend(struct partitions *partitions)
 	ret = put_key(partitions, &partitions->hands, put_hand);
 	if (!ret)
 		ret = put_key(partitions, &partitions->leaves, put_leave);
-	if (!ret)
-		ret = report(partitions);
+	if (!ret && partitions->acks)
+		ret = dfi__acks_report(partitions->acks, &partitions->state);
 	pthread_mutex_unlock(&seats->lock);
 	if (!ret)
 		ret = dfi__tables_watch_propose(seats, &partitions->cleaned);

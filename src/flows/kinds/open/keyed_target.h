@@ -54,11 +54,9 @@ bool dfi__partitions_left(struct partitions *partitions);
 bool dfi__partitions_unsettled(const struct partitions *partitions);
 
 /*
- * With replay. withdraw: the target closes (NULL is allowed). state: under the
- * lock. take: false: the partition was not gained. epoch: false: it is not
- * here.
+ * With replay. state: under the lock. take: false: the partition was not
+ * gained. epoch: false: it is not here.
  */
-void dfi__partitions_withdraw(struct partitions *partitions);
 const struct keyed_target *dfi__partitions_state(
     const struct partitions *partitions);
 bool dfi__partitions_take(struct partitions *partitions, uint32_t partition,

@@ -78,13 +78,6 @@ static int check_linger(const struct dfi *dfi, const struct flow *flow,
 			      "DFI_LINGER_US is set");
 }
 
-/* Each tuple is for a seat that the application chooses. */
-static bool names_seats(const struct flow *flow)
-{
-	return flow->routing == DFI_ROUTE_DIRECT ||
-	    flow->routing == DFI_ROUTE_FUNCTION;
-}
-
 static void init_lanes(struct dfi_source *source)
 {
 	const struct open_source *open = open_source(source);
@@ -121,7 +114,9 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	open->source = source;
 	open->combines = source->flow.kind == DFI_COMBINE;
-	open->routed = !names_seats(&source->flow) && !open->combines;
+	open->routed = (!flow_names_seats(&source->flow) ||
+			   source->flow.input_position) &&
+	    !open->combines;
 	open->wait = source->wait;
 	open->attr = (struct dfi_source_attr){
 		.size = sizeof(open->attr),
@@ -151,7 +146,7 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 	    (source->flow.evict_after_ms && !open->full_since))
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
-	if (source->flow.partitions && dfi__keyed_new(source) < 0)
+	if (flow_holds_tuples(&source->flow) && dfi__keyed_new(source) < 0)
 		return -ENOMEM;
 	/* The close of a source waits for what it holds. */
 	if (source->flags & DFI_NONBLOCK && !open->combines && !open->keyed)
@@ -259,7 +254,8 @@ int dfi__open_source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	    ? &dfi__open_replicate_kind
 	    : flow->kind == DFI_COMBINE ? &dfi__open_combine_kind
 					: &dfi__open_kind;
-	uint32_t n_lanes = names_seats(flow) || flow->kind == DFI_COMBINE
+	uint32_t n_lanes = !flow->input_position &&
+		(flow_names_seats(flow) || flow->kind == DFI_COMBINE)
 	    ? flow->n_targets
 	    : 1;
 	struct dfi_source *source;

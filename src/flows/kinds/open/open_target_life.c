@@ -48,10 +48,14 @@ static void unmake(void *end)
 static int64_t tend(void *owner)
 {
 	/* Pairs with the publish of an owner that has opened. */
-	struct partitions *partitions = atomic_observe(
-	    &((struct open_target *)owner)->helped);
+	struct open_target *open = owner;
+	struct partitions *partitions = atomic_observe(&open->helped);
 
-	return partitions ? dfi__partitions_tend(partitions) : DEADLINE_NEVER;
+	if (partitions)
+		return dfi__partitions_tend(partitions);
+	return open->acks && !open->target->flow.partitions
+	    ? dfi__acks_tend(open->acks)
+	    : DEADLINE_NEVER;
 }
 
 static const struct pairs_ops pairs_ops = {
@@ -140,7 +144,7 @@ void dfi__open_target_leave(struct dfi_target *target)
 
 	dfi__pairs_stop(&open->pairs);
 	dfi__open_target_return_all(target);
-	dfi__partitions_withdraw(open->partitions);
+	dfi__acks_withdraw(open->acks);
 	dfi__stats_remove(dfi, &target->stats);
 	dfi__handle_retire(target);
 	free_target(target);

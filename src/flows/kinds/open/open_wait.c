@@ -179,6 +179,14 @@ static int await_room(struct dfi_source *source, uint32_t seat, int64_t next)
 		    "flow '%s': %s %u: closed before its targets have "
 		    "acknowledged all tuples (dfi_target_ack())",
 		    source->flow.name, SOURCE_ID(source));
+	if (open->may_push && open->keyed && open->keyed->ways &&
+	    seat == open_seats(source))
+		return dfi__fail(-ETIMEDOUT,
+		    "flow '%s': %s %u: for %ld ms no target has had room for "
+		    "%lu bytes of tuples that wait",
+		    source->flow.name, SOURCE_ID(source),
+		    (long)(source->wait_time.timeout_ns / NS_PER_MS),
+		    (unsigned long)dfi__keyed_held_bytes(source));
 	if (open->may_push && open->keyed && seat == open_seats(source))
 		return dfi__fail(-ETIMEDOUT,
 		    "flow '%s': %s %u: for %ld ms no target has taken over "
