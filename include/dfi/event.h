@@ -48,8 +48,9 @@ struct dfi_event {
 	uint64_t incarnation;
 	/*
 	 * Of DFI_MARK: the watermark. Of a target's DFI_JOINED in a replicate
-	 * flow: the tuples that this source had sent before those that come. 0
-	 * in all others.
+	 * flow: the tuples that this source had sent before those that come; in
+	 * an ordered one the position at which this target begins, of whichever
+	 * source (dfi_target_position()). 0 in all others.
 	 */
 	uint64_t value;
 	uint64_t epoch;     /* of the table of owners; rises with each */

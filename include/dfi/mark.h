@@ -62,6 +62,16 @@ DFI_API int dfi_target_watermark(
  */
 DFI_API int dfi_target_late(const struct dfi_target *target);
 
+/*
+ * Of an ordered flow: all segments with a lower position were consumed, and
+ * none from this one on, except for a part of this one. Positions rise, in an
+ * open flow not by one where the order has a gap. So a program that begins with
+ * another's state knows what is new to it. -EAGAIN: an open flow's target does
+ * not know yet where it begins. -EPROTOTYPE: the flow is not ordered.
+ */
+DFI_API int dfi_target_position(
+    const struct dfi_target *target, uint64_t *position);
+
 DFI_END_DECLS
 
 #endif

@@ -46,7 +46,10 @@ enum dfi_on_loss {
  * Members for open flows; all 0 in closed ones. In an open flow of kind
  * DFI_REPLICATE each target gets the tuples of a source from that segment on at
  * which the source has taken it over; the event DFI_JOINED says how many came
- * before (event.h). Its method is DFI_REPLICATION_NAIVE, also by default.
+ * before (event.h). Its method is DFI_REPLICATION_NAIVE, also by default. If it
+ * is ordered (replicate.ordered), all targets that are attached deliver the
+ * same, also when sources and targets are lost: only in shared memory
+ * (DFI_TRANSPORT_SHM), with DFI_ON_LOSS_DROP, and up to 1000 seats of a role.
  *
  * A shuffle flow that routes by keys has partitions: its routing functions
  * (route.h) choose one, and a table says which target owns it. Range routing
@@ -70,7 +73,10 @@ struct dfi_open_attr {
 	 * so long that it holds up the source, stopped or slow: the target
 	 * loses its seat, and its calls return -ESTALE after what has come. It
 	 * may open again. Only with DFI_ON_LOSS_DROP: what lies in its rings
-	 * counts in dfi_source_dropped(); and not with DFI_ROUTE_ANY.
+	 * counts in dfi_source_dropped(); and not with DFI_ROUTE_ANY. In an
+	 * ordered flow also who holds up a change of view: a source after that
+	 * time, a target after twice that time, and a source that is stopped
+	 * with a number after at most twice that time.
 	 */
 	uint32_t evict_after_ms;
 	uint32_t partitions; /* 0: the default below, or 2^radix_bits */

@@ -190,6 +190,18 @@ int dfi__reader_global(const struct reader *reader, uint64_t *global)
 	return 0;
 }
 
+int dfi__reader_global_of(
+    const struct reader *reader, uint64_t seq, uint64_t *global)
+{
+	struct reader at = *reader;
+
+	at.seq = seq;
+	at.slot = slot_behind(
+	    reader, reader->slot, (uint32_t)(seq - reader->seq));
+	at.head = reader_footer(reader, at.slot);
+	return dfi__reader_global(&at, global);
+}
+
 /* The footer is not that of a segment; it may be that of a gap. */
 static int take_gap(struct reader *reader, uint64_t state)
 {

@@ -119,6 +119,13 @@ uint64_t dfi__reader_arrived(const struct reader *reader);
  */
 int dfi__reader_global(const struct reader *reader, uint64_t *global);
 
+/*
+ * The position of segment number seq, which has arrived and was not taken yet.
+ * Otherwise the same.
+ */
+int dfi__reader_global_of(
+    const struct reader *reader, uint64_t seq, uint64_t *global);
+
 /* Tuples of all segments before the next one: lent, skipped and lost. */
 static inline uint64_t reader_seen(const struct reader *reader)
 {

@@ -179,6 +179,8 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_target_window(NULL, &out.number), "target is NULL")             \
 	X(dfi_target_window_flags(NULL, &out.flags), "target is NULL")        \
 	X(dfi_target_late(NULL), "target is NULL")                            \
+	X(dfi_target_position(NULL, &out.number), "target is NULL")           \
+	X(dfi_target_position(target, NULL), "position is NULL")              \
 	X(dfi_target_watermark(NULL, &out.number), "target is NULL")          \
 	X(dfi_target_watermark(target, NULL), "value is NULL")                \
 	X(dfi_target_window(target, NULL), "window is NULL")                  \

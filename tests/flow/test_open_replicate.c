@@ -9,23 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow_help.h"
+#include "open_help.h"
 
 #define SEATS 4
 #define SEGMENT 8 /* tuples */
 #define RING 8    /* segments */
-
-static struct rig rig;
-
-static void setup(void)
-{
-	rig_start(&rig);
-}
-
-static void teardown(void)
-{
-	rig_stop(&rig);
-}
 
 TestSuite(open_replicate, .init = setup, .fini = teardown, .timeout = 300);
 
@@ -49,108 +37,6 @@ static void create(uint32_t on_loss)
 
 	cr_assert_eq(
 	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
-}
-
-static struct dfi_source *source(uint32_t seat)
-{
-	return open_source(rig.dfi, "f", seat, 0);
-}
-
-static struct dfi_target *target(uint32_t seat)
-{
-	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
-	struct dfi_target *target = NULL;
-
-	attr.flags = DFI_EVENTS;
-	attr.stall_timeout_ms = LONG_MS;
-	cr_assert_eq(dfi_target_open(rig.other, "f", seat, &attr, &target), 0,
-	    "%s", dfi_errmsg());
-	return target;
-}
-
-static void close_source(struct dfi_source *source)
-{
-	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
-}
-
-static void close_target(struct dfi_target *target)
-{
-	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
-}
-
-static void finish(void)
-{
-	cr_assert_eq(dfi_flow_finish(rig.dfi, "f"), 0, "%s", dfi_errmsg());
-}
-
-static void push_numbers(struct dfi_source *s, uint64_t first, uint64_t end)
-{
-	for (; first < end; first++)
-		push_number(s, first);
-}
-
-static void flush(struct dfi_source *source)
-{
-	cr_assert_eq(dfi_source_flush(source), 0, "%s", dfi_errmsg());
-}
-
-/* The target's next consuming call finds this event; its value. */
-static uint64_t expect_event(
-    struct dfi_target *target, uint32_t type, uint32_t seat)
-{
-	struct dfi_event event;
-	const void *tuple;
-
-	cr_assert_eq(
-	    dfi_target_consume(target, &tuple), -ENOMSG, "%s", dfi_errmsg());
-	cr_assert_eq(dfi_target_event(target, &event), 0);
-	cr_assert_eq(event.type, type, "%u", event.type);
-	cr_assert_eq(event.seat, seat);
-	return event.value;
-}
-
-static void expect_numbers(struct dfi_target *t, uint64_t first, uint64_t end)
-{
-	for (; first < end; first++)
-		expect_number(t, first);
-}
-
-static void expect_end(struct dfi_target *target, uint32_t seat)
-{
-	expect_event(target, DFI_ENDED, seat);
-	end_target(target);
-}
-
-/* Wait until the source has heard this n times. */
-static void await_events(struct dfi_source *source, uint32_t type, uint32_t n)
-{
-	int64_t until = now_ms() + LONG_MS;
-	struct dfi_event event;
-	int ret;
-
-	while (n) {
-		ret = dfi_source_event(source, &event);
-		cr_assert(ret == 0 || ret == -EAGAIN, "%s", dfi_errmsg());
-		n -= ret == 0 && event.type == type;
-		cr_assert_lt(now_ms(), until);
-	}
-}
-
-static void await_targets(struct dfi_source *source, uint32_t n)
-{
-	await_events(source, DFI_JOINED, n);
-}
-
-static struct dfi_source *source_with_events(uint32_t seat, uint32_t flags)
-{
-	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
-	struct dfi_source *source = NULL;
-
-	attr.flags = DFI_EVENTS | flags;
-	attr.stall_timeout_ms = LONG_MS;
-	cr_assert_eq(dfi_source_open(rig.dfi, "f", seat, &attr, &source), 0,
-	    "%s", dfi_errmsg());
-	return source;
 }
 
 static void all_targets_get_all(uint32_t goal)
@@ -906,7 +792,16 @@ Test(open_replicate, targets_of_shuffle_flows_are_evicted)
 
 Test(open_replicate, what_is_not_there_is_refused)
 {
-	refuse(-EOPNOTSUPP, attr.replicate.ordered = 1, "replicate.ordered");
+	refuse(-EINVAL,
+	    (attr.transport = DFI_TRANSPORT_SHM, attr.replicate.ordered = 1),
+	    "replicate.ordered", "DFI_ON_LOSS_DROP");
+	refuse(-EOPNOTSUPP,
+	    (attr.transport = DFI_TRANSPORT_OFI, attr.replicate.ordered = 1),
+	    "replicate.ordered", "DFI_TRANSPORT_SHM");
+	refuse(-EINVAL,
+	    (attr.transport = DFI_TRANSPORT_SHM, attr.replicate.ordered = 1,
+		attr.open.on_loss = DFI_ON_LOSS_DROP, attr.n_targets = 1001),
+	    "replicate.ordered", "at most 1000 seats");
 	refuse(-EOPNOTSUPP,
 	    (attr.transport = DFI_TRANSPORT_SHM,
 		attr.replicate.method = DFI_REPLICATION_MULTICAST),

@@ -91,6 +91,10 @@ static void see(struct sim_end *end, const struct sim_change *change)
 		see_seat(end, change);
 		break;
 	case OPEN_KEY_LEAVE: /* here the key of the seat says it */
+	case OPEN_KEY_CUT:   /* the flow has no order */
+	case OPEN_KEY_FLUSH:
+	case OPEN_KEY_REPORT:
+	case OPEN_KEY_VIEW:
 		break;
 	case OPEN_KEY_HAND:
 		if (change->there &&

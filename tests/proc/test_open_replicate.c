@@ -52,6 +52,7 @@ TestSuite(open_replicate, .init = setup, .fini = teardown, .timeout = 300);
 static struct dfi_source *source;
 static struct dfi_target *target;
 static uint32_t next; /* tuple */
+static uint32_t ordered;
 
 static void push_and_take(uint32_t n)
 {
@@ -94,6 +95,9 @@ static void start(struct child *child, uint32_t evict_after_ms)
 		.n_targets = 3,
 		.segment_size = SEGMENT * (uint32_t)sizeof(struct worker_tuple),
 		.segment_count = RING,
+		.transport = ordered ? DFI_TRANSPORT_SHM
+				     : DFI_TRANSPORT_DEFAULT,
+		.replicate = { .ordered = ordered },
 		.open = {
 			.membership = DFI_MEMBERS_OPEN,
 			.min_targets = 2,
@@ -130,7 +134,7 @@ static void finish(void)
 	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
 }
 
-Test(open_replicate, a_stopped_follower_is_evicted_and_the_others_go_on)
+static void evict_stopped(void)
 {
 	struct child stopped;
 
@@ -146,7 +150,18 @@ Test(open_replicate, a_stopped_follower_is_evicted_and_the_others_go_on)
 	finish();
 }
 
-Test(open_replicate, a_killed_follower_harms_nobody)
+Test(open_replicate, a_stopped_follower_is_evicted_and_the_others_go_on)
+{
+	evict_stopped();
+}
+
+Test(open_replicate, a_stopped_follower_of_an_order_is_evicted)
+{
+	ordered = 1;
+	evict_stopped();
+}
+
+static void lose_killed(void)
 {
 	struct child killed;
 	uint64_t dropped;
@@ -160,6 +175,17 @@ Test(open_replicate, a_killed_follower_harms_nobody)
 	cr_assert_gt(dropped, 0);
 	cr_assert_eq(child_wait(&killed), 128 + SIGKILL);
 	finish();
+}
+
+Test(open_replicate, a_killed_follower_harms_nobody)
+{
+	lose_killed();
+}
+
+Test(open_replicate, a_killed_follower_of_an_order_harms_nobody)
+{
+	ordered = 1;
+	lose_killed();
 }
 
 Test(open_replicate, a_follower_that_was_killed_comes_back)

@@ -247,7 +247,7 @@ static struct pair *await_pair(uint32_t seat)
 
 	do {
 		pthread_mutex_lock(&side.pairs.seats.lock);
-		pair = dfi__pairs_take(&side.pairs, seat);
+		pair = dfi__pairs_take(&side.pairs, seat, false);
 		pthread_mutex_unlock(&side.pairs.seats.lock);
 	} while (!pair && now_ms() < until);
 	cr_assert_not_null(pair, "no pair of seat %u", seat);

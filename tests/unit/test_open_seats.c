@@ -172,6 +172,18 @@ Test(open_keys, what_is_written_is_read)
 	    &(struct open_key){
 		.kind = OPEN_KEY_LEAVE, .target = 1, .incarnation = 79 },
 	    "will-leave/1/79");
+	expect_key(
+	    &(struct open_key){ .kind = OPEN_KEY_CUT, .number = 3 }, "cuts/3");
+	expect_key(
+	    &(struct open_key){
+		.kind = OPEN_KEY_FLUSH, .number = 3, .incarnation = 79 },
+	    "flushes/3/79");
+	expect_key(
+	    &(struct open_key){
+		.kind = OPEN_KEY_REPORT, .number = 4, .incarnation = 80 },
+	    "reports/4/80");
+	expect_key(&(struct open_key){ .kind = OPEN_KEY_VIEW, .number = 5 },
+	    "views/5");
 }
 
 Test(open_keys, the_longest_fits)
@@ -199,7 +211,8 @@ Test(open_keys, others_are_refused)
 		"pairs/3/7/0", "pairs/0/7/2", "pairs/1/7/1/1", "sources/2",
 		"sources/4294967296", "tables/0", "tables/x", "tables/",
 		"tables/18446744073709551616", "tables/99999999999999999999",
-		"targets/3", "views/1" };
+		"targets/3", "views/0", "cuts/", "cuts/1/1", "flushes/1",
+		"flushes/0/1", "reports/1/", "view/1" };
 	struct open_key key;
 	size_t i;
 

@@ -115,6 +115,14 @@ _Atomic uint32_t *dfi__shared_counter_wait_word(
     const struct shared_counter_user *user);
 void dfi__shared_counter_arm(const struct shared_counter_user *user);
 
+/* The number to be taken next, through memory only. */
+static inline uint64_t shared_counter_next(
+    const struct shared_counter_user *user)
+{
+	/* Pairs with the additions of others. */
+	return atomic_observe(&user->words->next);
+}
+
 /* Whether the holder's memory says that it has closed the counter. */
 static inline bool shared_counter_is_closed(
     const struct shared_counter_user *user)

@@ -319,7 +319,7 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	if (!ret)
 		ret = dfi__multicast_flow_declare(dfi, &attr, flow, &largest);
 	if (!ret)
-		ret = dfi__open_declare(flow, &attr);
+		ret = dfi__open_declare(dfi, flow, &attr);
 	if (!ret && dfi__kind_rules(flow->kind)->routes)
 		ret = dfi__route_declare(flow, attr.key);
 	if (!ret) {

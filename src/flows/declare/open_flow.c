@@ -12,6 +12,7 @@
 #include "base/bits.h"
 #include "base/schema.h"
 #include "flows/context/context.h"
+#include "flows/context/network.h"
 #include "flows/descriptor/descriptor.h"
 #include "flows/open/keys.h"
 #include "flows/open/value.h"
@@ -42,16 +43,43 @@ static int check_closed(
 /* The first segment of a ring is a mark (J1). */
 #define REPLICATE_LEAST_SEGMENTS 2
 
-static int check_replicate(
-    const struct flow *flow, const struct dfi_flow_attr *attr)
+/*
+ * What targets report of all sources, and a view with all members, are values
+ * of the registry (64 KiB).
+ */
+#define MOST_ORDERED 1000
+
+/* The counter of a view is in memory that all sources map. */
+static int check_order(const struct dfi *dfi, const struct flow *flow,
+    const struct dfi_flow_attr *attr)
 {
-	if (flow->ordered)
+	uint32_t most = flow->n_sources > flow->n_targets ? flow->n_sources
+							  : flow->n_targets;
+
+	if (dfi__network_may_be_needed(dfi, flow))
 		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': replicate.ordered 1: this version orders "
-		    "closed flows only, as its counter would go with target "
-		    "0: leave replicate.ordered 0, and have one source, or "
-		    "use a closed flow",
+		    "flow '%s': replicate.ordered 1: this version orders open "
+		    "flows in shared memory only: set transport to "
+		    "DFI_TRANSPORT_SHM, have one source and no order, or use "
+		    "a closed flow",
 		    flow->name);
+	if (attr->open.on_loss != DFI_ON_LOSS_DROP)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': replicate.ordered 1: an ordered open flow goes "
+		    "on when a member is lost: set open.on_loss to "
+		    "DFI_ON_LOSS_DROP",
+		    flow->name);
+	if (most > MOST_ORDERED)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': replicate.ordered 1: an ordered open flow has "
+		    "at most %d seats of a role, not %u",
+		    flow->name, MOST_ORDERED, most);
+	return 0;
+}
+
+static int check_replicate(const struct dfi *dfi, const struct flow *flow,
+    const struct dfi_flow_attr *attr)
+{
 	if (flow->replication != DFI_REPLICATION_NAIVE)
 		return dfi__fail(-EOPNOTSUPP,
 		    "flow '%s': replicate.method DFI_REPLICATION_MULTICAST: "
@@ -77,7 +105,7 @@ static int check_replicate(
 		    "flow need at least %d: one tells a target where it "
 		    "begins",
 		    flow->name, attr->segment_count, REPLICATE_LEAST_SEGMENTS);
-	return 0;
+	return flow->ordered ? check_order(dfi, flow, attr) : 0;
 }
 
 static int check_combine(
@@ -116,7 +144,8 @@ static int check_combine(
 	return 0;
 }
 
-static int check_kind(const struct flow *flow, const struct dfi_flow_attr *attr)
+static int check_kind(const struct dfi *dfi, const struct flow *flow,
+    const struct dfi_flow_attr *attr)
 {
 	if ((flow->kind != DFI_SHUFFLE ||
 		!dfi__routing_is_keyed(flow->routing)) &&
@@ -126,7 +155,7 @@ static int check_kind(const struct flow *flow, const struct dfi_flow_attr *attr)
 		    "shuffle flows that route by keys: leave them 0",
 		    flow->name);
 	if (flow->kind == DFI_REPLICATE)
-		return check_replicate(flow, attr);
+		return check_replicate(dfi, flow, attr);
 	if (flow->kind == DFI_COMBINE)
 		return check_combine(flow, &attr->open);
 	if (!dfi__routing_is_keyed(flow->routing) &&
@@ -278,7 +307,8 @@ static int check_eviction(
 	return 0;
 }
 
-int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
+int dfi__open_declare(
+    const struct dfi *dfi, struct flow *flow, const struct dfi_flow_attr *attr)
 {
 	static const struct dfi_open_attr none;
 	const struct dfi_open_attr *open = &attr->open;
@@ -295,7 +325,7 @@ int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 		    flow->name, open->membership);
 	if (!open->membership)
 		return check_closed(flow, open);
-	ret = check_kind(flow, attr);
+	ret = check_kind(dfi, flow, attr);
 	if (!ret)
 		ret = check_partitions(flow, attr);
 	if (!ret)
@@ -309,6 +339,9 @@ int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 		ret = check_minimum(flow, "target",
 		    open->min_targets == DFI_NO_TARGETS ? 0 : open->min_targets,
 		    flow->n_targets);
+	/* It holds whatever DFI_TRANSPORT is in the endpoints' processes. */
+	if (flow->ordered)
+		flow->transport = DFI_TRANSPORT_SHM;
 	flow->membership = open->membership;
 	flow->min_sources = open->min_sources;
 	flow->min_targets = flow->kind == DFI_COMBINE ? flow->n_targets

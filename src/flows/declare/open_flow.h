@@ -5,13 +5,15 @@
 
 #include <dfi/flow.h>
 
+struct dfi;
 struct flow;
 
 /*
  * Check the open part of a declaration, whose other members the flow has
  * already, and copy it to the flow. -EINVAL, -E2BIG, -EOPNOTSUPP.
  */
-int dfi__open_declare(struct flow *flow, const struct dfi_flow_attr *attr);
+int dfi__open_declare(
+    const struct dfi *dfi, struct flow *flow, const struct dfi_flow_attr *attr);
 
 /*
  * dfi__flow_ways() of a declaration that was not checked; at most

@@ -251,8 +251,8 @@ static bool membership_is_sane(const struct flow *flow)
 		return false;
 	if (flow->kind == DFI_REPLICATE)
 		return flow->replication == DFI_REPLICATION_NAIVE &&
-		    !flow->ordered && !flow->routing &&
-		    flow->segment_count >= 2;
+		    !flow->routing && flow->segment_count >= 2 &&
+		    (!flow->ordered || flow->on_loss == DFI_ON_LOSS_DROP);
 	if (flow->kind == DFI_COMBINE)
 		return flow->window_tuples == DFI_WINDOW_MARKED &&
 		    !flow->fan_in && flow->min_targets == flow->n_targets &&

@@ -194,6 +194,11 @@ struct intake_ops {
 	 */
 	int (*event)(struct dfi_target *target, struct dfi_event *event);
 	uint64_t (*watermark)(const struct dfi_target *target);
+	/*
+	 * Of an ordered flow: the position of the next segment, counted from
+	 * the flow's first. 0; -EAGAIN: it is not known yet.
+	 */
+	int (*position)(const struct dfi_target *target, uint64_t *position);
 };
 
 struct kind {

@@ -273,7 +273,8 @@ int dfi__source_room(struct dfi_source *source)
 	     !flow_is_multicast(&source->flow);
 	     t++)
 		reaches = add_target(source, t, &need);
-	if (reaches && source->flow.ordered)
+	/* In an open flow, the ends of its pairs have none. */
+	if (reaches && source->flow.ordered && !source->flow.part.pair)
 		add_sequencer(source, &need);
 	ret = dfi__ring_memory_take(
 	    source->dfi, need.counted, source->flow.name, SOURCE_ID(source));

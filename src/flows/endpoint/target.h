@@ -304,6 +304,13 @@ static inline int target_check_order(const struct dfi_target *target)
 					  : 0;
 }
 
+/* See struct intake_ops. */
+static inline int target_next_position(
+    const struct dfi_target *target, uint64_t *position)
+{
+	return target->kind->intake.position(target, position);
+}
+
 /* Whether the next consuming call has something to do. */
 bool dfi__target_ready(struct dfi_target *target);
 

@@ -5,6 +5,8 @@
  */
 #include "target.h"
 
+#include <dfi/mark.h>
+
 #include <stdio.h>
 #include "base/counter.h"
 #include "base/error.h"
@@ -106,6 +108,30 @@ int dfi_target_gap(const struct dfi_target *target, struct dfi_gap *gap)
 		    "flow '%s': %s %u: no gap was reported (-ENODATA)",
 		    target->flow.name, TARGET_ID(target));
 	*gap = target->gap;
+	return 0;
+}
+
+int dfi_target_position(const struct dfi_target *target, uint64_t *position)
+{
+	uint64_t next;
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+
+	if (ret < 0)
+		return ret;
+	if (!position)
+		return dfi__fail(
+		    -EINVAL, "dfi_target_position: position is NULL");
+	if (!target->flow.ordered)
+		return dfi__fail(-EPROTOTYPE,
+		    "flow '%s': %s %u: only segments of ordered flows have "
+		    "positions (replicate.ordered)",
+		    target->flow.name, TARGET_ID(target));
+	ret = target_next_position(target, &next);
+	if (ret < 0)
+		return dfi__fail_text(ret, "it is not known yet");
+	/* The segment in work was counted as taken. */
+	*position = next - (target->head.next != target->head.end);
 	return 0;
 }
 

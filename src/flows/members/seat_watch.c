@@ -46,6 +46,21 @@ uint64_t dfi__seat_watch_pair(
 	return pair - pair % ATTEMPTS + attempt % ATTEMPTS;
 }
 
+/* The own key is there. What came before counts for this endpoint. */
+static void note_before(struct seat_watch *watch)
+{
+	uint64_t holder;
+	uint32_t i;
+
+	watch->finished_before = watch->finished;
+	watch->n_before = 0;
+	for (i = 0; watch->before && i < watch->n_others; i++) {
+		holder = seat_watch_holder(watch, i);
+		if (holder)
+			watch->before[watch->n_before++] = holder;
+	}
+}
+
 /* Under the lock, as the next ones: somebody has taken a seat, or changed. */
 static void put_seat(struct seat_watch *watch, enum open_role role,
     uint32_t seat, const struct registry_event *event)
@@ -61,7 +76,7 @@ static void put_seat(struct seat_watch *watch, enum open_role role,
 	if (open_seat_is(&watch->seats, role, seat, holder.incarnation))
 		holder.leaving = watch->seats.seats[role][seat].holder.leaving;
 	if (endpoint.incarnation == watch->incarnation && !watch->seats.begun)
-		watch->finished_before = watch->finished;
+		note_before(watch);
 	else if (role == OPEN_SOURCE && watch->finished &&
 	    event->revision > watch->finished_at &&
 	    !open_seat_is(&watch->seats, role, seat, holder.incarnation))
@@ -230,6 +245,9 @@ static void see_key(
 		see_seat(watch, OPEN_SOURCE, key.source, event);
 	else if (key.kind == OPEN_KEY_TARGET)
 		see_seat(watch, OPEN_TARGET, key.target, event);
+	else if (watch->flow->ordered && event->type == REGISTRY_PUT)
+		dfi__open_views_see(&watch->views, &key, event->data,
+		    event->size, event->revision);
 	else if (watch->tables)
 		dfi__tables_watch_see(watch, &key, event);
 }
@@ -306,12 +324,17 @@ static int init(struct seat_watch *watch, struct dfi *dfi,
 	watch->pairs = calloc(watch->n_others, sizeof(watch->pairs[0]));
 	watch->put_out = calloc(watch->n_others, sizeof(watch->put_out[0]));
 	watch->withdrawn = calloc(watch->n_others, sizeof(watch->withdrawn[0]));
+	if (flow->ordered)
+		watch->before = calloc(
+		    watch->n_others, sizeof(watch->before[0]));
 	if (!watch->memory || !watch->pairs || !watch->put_out ||
-	    !watch->withdrawn || dfi__tables_watch_new(watch)) {
+	    !watch->withdrawn || (flow->ordered && !watch->before) ||
+	    dfi__tables_watch_new(watch)) {
 		free(watch->memory);
 		free(watch->pairs);
 		free(watch->put_out);
 		free(watch->withdrawn);
+		free(watch->before);
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	}
@@ -357,7 +380,9 @@ static int claim(struct seat_watch *watch, uint32_t index, int64_t deadline)
 	size_t size;
 	void *data = dfi__endpoint_encode(&endpoint, &size);
 	/* One who was evicted must not set its key again. */
-	unsigned shared = watch->flow->evict_after_ms ? CLIENT_SHARED : 0;
+	unsigned shared = watch->flow->evict_after_ms || watch->flow->ordered
+	    ? CLIENT_SHARED
+	    : 0;
 	char key[KEY_SIZE];
 	int ret;
 
@@ -464,9 +489,18 @@ int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
 	return ret;
 }
 
+bool dfi__seat_watch_finds(const struct seat_watch *watch, enum open_role role,
+    uint64_t incarnation, uint32_t *seat)
+{
+	for (*seat = 0; *seat < watch->seats.n[role]; (*seat)++)
+		if (open_seat_is(&watch->seats, role, *seat, incarnation))
+			return true;
+	return false;
+}
+
 /* Delete the key of a seat, if it has this holder: 0 if it has not. */
-static int delete_seat(struct seat_watch *watch, uint32_t seat,
-    uint64_t incarnation, int64_t deadline)
+static int delete_seat(struct seat_watch *watch, enum open_role role,
+    uint32_t seat, uint64_t incarnation, int64_t deadline)
 {
 	struct registry_client *registry = watch->dfi->registry;
 	struct registry_value value;
@@ -474,7 +508,7 @@ static int delete_seat(struct seat_watch *watch, uint32_t seat,
 	char key[KEY_SIZE];
 	int ret;
 
-	dfi__endpoint_key(key, watch->flow, words[watch->other], seat);
+	dfi__endpoint_key(key, watch->flow, words[role], seat);
 	ret = dfi__client_get(registry, key, deadline, &value);
 	if (ret < 0)
 		return ret == -ENOENT ? 0 : ret;
@@ -486,8 +520,8 @@ static int delete_seat(struct seat_watch *watch, uint32_t seat,
 	return ret == -ENOENT ? 0 : ret;
 }
 
-int dfi__seat_watch_evict(struct seat_watch *watch, uint32_t seat,
-    uint64_t incarnation, int64_t deadline)
+int dfi__seat_watch_evict(struct seat_watch *watch, enum open_role role,
+    uint32_t seat, uint64_t incarnation, int64_t deadline)
 {
 	struct registry_client *registry = watch->dfi->registry;
 	uint32_t own = watch->seats.own_seat;
@@ -503,9 +537,9 @@ int dfi__seat_watch_evict(struct seat_watch *watch, uint32_t seat,
 	    registry, note, &own, sizeof(own), CLIENT_LEASED, deadline, NULL);
 	/* Another source has the same plan. */
 	if (ret == -EEXIST)
-		return delete_seat(watch, seat, incarnation, deadline);
+		return delete_seat(watch, role, seat, incarnation, deadline);
 	if (!ret)
-		ret = delete_seat(watch, seat, incarnation, deadline);
+		ret = delete_seat(watch, role, seat, incarnation, deadline);
 	dfi__client_forget(registry, note);
 	return ret;
 }
@@ -539,4 +573,6 @@ void dfi__seat_watch_close(struct seat_watch *watch)
 	free(watch->put_out);
 	free(watch->early);
 	free(watch->withdrawn);
+	free(watch->before);
+	dfi__open_views_free(&watch->views);
 }

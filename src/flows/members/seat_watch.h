@@ -14,6 +14,7 @@
 #include "flows/descriptor/descriptor.h"
 #include "flows/open/seats.h"
 #include "flows/open/table.h"
+#include "flows/open/views.h"
 
 struct dfi;
 struct open_resume;
@@ -63,6 +64,14 @@ struct seat_watch {
 		uint32_t seat;
 	} * early;
 	size_t n_early, early_room;
+	/* Only in an ordered flow: */
+	struct open_views views;
+	/*
+	 * Of a target: the sources that were attached when it began, and how
+	 * many.
+	 */
+	uint64_t *before;
+	uint32_t n_before;
 	struct registry_watch *watch, *flow_watch;
 	char key[KEY_SIZE]; /* the own one; "" as long as it is not set */
 };
@@ -80,11 +89,15 @@ int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
 void dfi__seat_watch_close(struct seat_watch *watch);
 
 /*
- * Evict the holder of a seat of the other role, if that is still this one. All
- * endpoints hear of it. -ETIMEDOUT and other errors of the registry.
+ * Evict the holder of a seat, if that is still this one. All endpoints hear of
+ * it. -ETIMEDOUT and other errors of the registry.
  */
-int dfi__seat_watch_evict(struct seat_watch *watch, uint32_t seat,
-    uint64_t incarnation, int64_t deadline);
+int dfi__seat_watch_evict(struct seat_watch *watch, enum open_role role,
+    uint32_t seat, uint64_t incarnation, int64_t deadline);
+
+/* Under the lock: whether that endpoint is attached, and in which seat. */
+bool dfi__seat_watch_finds(const struct seat_watch *watch, enum open_role role,
+    uint64_t incarnation, uint32_t *seat);
 
 /*
  * The id of the pair with that holder of a seat of the other role. A pair whose

@@ -12,6 +12,13 @@ void dfi__open_key_write(char text[OPEN_KEY_SIZE], const struct open_key *key)
 	case OPEN_KEY_ASSIGN:
 		snprintf(text, OPEN_KEY_SIZE, "assign");
 		break;
+	case OPEN_KEY_CUT:
+		snprintf(text, OPEN_KEY_SIZE, "cuts/%" PRIu64, key->number);
+		break;
+	case OPEN_KEY_FLUSH:
+		snprintf(text, OPEN_KEY_SIZE, "flushes/%" PRIu64 "/%" PRIu64,
+		    key->number, key->incarnation);
+		break;
 	case OPEN_KEY_HAND:
 		snprintf(text, OPEN_KEY_SIZE, "hand/%" PRIu32 "/%" PRIu64,
 		    key->target, key->incarnation);
@@ -20,6 +27,10 @@ void dfi__open_key_write(char text[OPEN_KEY_SIZE], const struct open_key *key)
 		snprintf(text, OPEN_KEY_SIZE,
 		    "pairs/%" PRIu32 "/%" PRIu64 "/%" PRIu32, key->target,
 		    key->incarnation, key->source);
+		break;
+	case OPEN_KEY_REPORT:
+		snprintf(text, OPEN_KEY_SIZE, "reports/%" PRIu64 "/%" PRIu64,
+		    key->number, key->incarnation);
 		break;
 	case OPEN_KEY_SOURCE:
 		snprintf(text, OPEN_KEY_SIZE, "sources/%" PRIu32, key->source);
@@ -33,6 +44,9 @@ void dfi__open_key_write(char text[OPEN_KEY_SIZE], const struct open_key *key)
 	case OPEN_KEY_LEAVE:
 		snprintf(text, OPEN_KEY_SIZE, "will-leave/%" PRIu32 "/%" PRIu64,
 		    key->target, key->incarnation);
+		break;
+	case OPEN_KEY_VIEW:
+		snprintf(text, OPEN_KEY_SIZE, "views/%" PRIu64, key->number);
 		break;
 	}
 }
@@ -76,6 +90,23 @@ static const char *read_target(
 				  : NULL;
 }
 
+/* A number that is not 0. */
+static const char *read_view(const char *text, struct open_key *key)
+{
+	const char *end = read_number(text, &key->number);
+
+	return key->number ? end : NULL;
+}
+
+/* "<number>/<incarnation>" */
+static const char *read_note(const char *text, struct open_key *key)
+{
+	const char *end = read_view(text, key);
+
+	return end && *end == '/' ? read_number(end + 1, &key->incarnation)
+				  : NULL;
+}
+
 static bool begins(const char *text, const char *with, const char **rest)
 {
 	size_t length = strlen(with);
@@ -92,6 +123,12 @@ bool dfi__open_key_read(const char *text, uint32_t n_sources,
 	memset(key, 0, sizeof(*key));
 	if (begins(text, "assign", &end)) {
 		key->kind = OPEN_KEY_ASSIGN;
+	} else if (begins(text, "cuts/", &end)) {
+		key->kind = OPEN_KEY_CUT;
+		end = read_view(end, key);
+	} else if (begins(text, "flushes/", &end)) {
+		key->kind = OPEN_KEY_FLUSH;
+		end = read_note(end, key);
 	} else if (begins(text, "hand/", &end)) {
 		key->kind = OPEN_KEY_HAND;
 		end = read_target(end, n_targets, key);
@@ -101,16 +138,21 @@ bool dfi__open_key_read(const char *text, uint32_t n_sources,
 		end = end && *end == '/'
 		    ? read_seat(end + 1, n_sources, &key->source)
 		    : NULL;
+	} else if (begins(text, "reports/", &end)) {
+		key->kind = OPEN_KEY_REPORT;
+		end = read_note(end, key);
 	} else if (begins(text, "sources/", &end)) {
 		key->kind = OPEN_KEY_SOURCE;
 		end = read_seat(end, n_sources, &key->source);
 	} else if (begins(text, "tables/", &end)) {
 		key->kind = OPEN_KEY_TABLE;
-		end = read_number(end, &key->number);
-		end = key->number ? end : NULL;
+		end = read_view(end, key);
 	} else if (begins(text, "targets/", &end)) {
 		key->kind = OPEN_KEY_TARGET;
 		end = read_seat(end, n_targets, &key->target);
+	} else if (begins(text, "views/", &end)) {
+		key->kind = OPEN_KEY_VIEW;
+		end = read_view(end, key);
 	} else if (begins(text, "will-leave/", &end)) {
 		key->kind = OPEN_KEY_LEAVE;
 		end = read_target(end, n_targets, key);

@@ -12,19 +12,23 @@
 
 enum open_key_kind {
 	OPEN_KEY_ASSIGN = 1, /* assign */
+	OPEN_KEY_CUT,        /* cuts/<number> */
+	OPEN_KEY_FLUSH,      /* flushes/<number>/<incarnation> */
 	OPEN_KEY_HAND,       /* hand/<target>/<incarnation> */
 	OPEN_KEY_PAIR,       /* pairs/<target>/<incarnation>/<source> */
+	OPEN_KEY_REPORT,     /* reports/<number>/<incarnation> */
 	OPEN_KEY_SOURCE,     /* sources/<source> */
 	OPEN_KEY_TABLE,      /* tables/<number> */
 	OPEN_KEY_TARGET,     /* targets/<target> */
 	OPEN_KEY_LEAVE,      /* will-leave/<target>/<incarnation> */
+	OPEN_KEY_VIEW,       /* views/<number> */
 };
 
 struct open_key {
 	enum open_key_kind kind;
 	uint32_t source, target; /* 0 in kinds without it */
-	uint64_t incarnation;    /* of the target; likewise */
-	uint64_t number;         /* of a table */
+	uint64_t incarnation;    /* of the target, or who flushes; likewise */
+	uint64_t number;         /* of a table or view */
 };
 
 #define OPEN_KEY_SIZE 56 /* the longest, with its NUL */

@@ -2,16 +2,21 @@
 /* The events that the owner of an open target has not taken yet. */
 #include "open_target.h"
 
+/* In an ordered flow a seat's next pair is taken beside the one before. */
+static uint32_t room(const struct open_target *open)
+{
+	return open->pairs.seats.n_others * OPEN_SEAT_EVENTS *
+	    (open->order ? SEAT_PAIRS : 1);
+}
+
 static struct dfi_event *event_at(const struct open_target *open, uint32_t n)
 {
-	return &open->events[(open->first_event + n) %
-	    (open->pairs.seats.n_others * OPEN_SEAT_EVENTS)];
+	return &open->events[(open->first_event + n) % room(open)];
 }
 
 static void push_event(struct open_target *open, const struct dfi_event *event)
 {
-	if (open->events &&
-	    open->n_events < open->pairs.seats.n_others * OPEN_SEAT_EVENTS)
+	if (open->events && open->n_events < room(open))
 		*event_at(open, open->n_events++) = *event;
 }
 
@@ -54,7 +59,6 @@ struct dfi_event dfi__open_pop_event(struct open_target *open)
 	struct dfi_event event = *event_at(open, 0);
 
 	open->n_events--;
-	open->first_event = (open->first_event + 1) %
-	    (open->pairs.seats.n_others * OPEN_SEAT_EVENTS);
+	open->first_event = (open->first_event + 1) % room(open);
 	return event;
 }

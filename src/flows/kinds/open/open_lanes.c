@@ -163,7 +163,7 @@ static int evicted(struct dfi_source *source)
 
 void dfi__open_take(struct open_source *open, uint32_t seat)
 {
-	struct pair *pair = dfi__pairs_take(&open->pairs, seat);
+	struct pair *pair = dfi__pairs_take(&open->pairs, seat, false);
 
 	if (!pair)
 		return;
@@ -233,10 +233,12 @@ int dfi__open_adopt(struct dfi_source *source)
 		open->may_push = true;
 	if (open->keyed)
 		dfi__keyed_learn(open);
+	if (open->order)
+		dfi__open_order_complete(open);
 	pthread_mutex_unlock(&seats->lock);
-	for (i = 0; open->room && i < open_seats(source); i++)
+	for (i = 0; open->room && !open->order && i < open_seats(source); i++)
 		if (open->ends[i])
-			dfi__open_replica_greet(source, open->ends[i]);
+			dfi__open_replica_greet(source, open->ends[i], 0);
 	for (i = 0; ret >= 0 && i < open_seats(source); i++)
 		if (open->ends[i])
 			ret = dfi__open_mark_end(source, i);

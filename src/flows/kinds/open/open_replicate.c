@@ -34,13 +34,15 @@ int dfi__open_replica_init(struct dfi_source *source)
 }
 
 /* If this fails, the next look at the target tells that it is lost. */
-void dfi__open_replica_greet(struct dfi_source *source, struct dfi_source *end)
+void dfi__open_replica_greet(
+    struct dfi_source *source, struct dfi_source *end, uint64_t position)
 {
 	struct writer *ring = &end->rings[0];
 
 	if (ring->seq != RING_FIRST_SEGMENT)
 		return;
 	source_close_lane(end, 0);
+	ring->global = position;
 	/* No mark is 0. */
 	(void)dfi__writer_publish_mark(
 	    ring, atomic_peek(&source->writers[0].total) + 1);
@@ -52,7 +54,8 @@ void dfi__open_replica_greet(struct dfi_source *source, struct dfi_source *end)
  * Copy the first bytes of the lane's segment into the ring of a target, which
  * has room: 1. 0: the target is lost; or a sticky error.
  */
-static int send_to(struct dfi_source *source, uint32_t seat, uint64_t bytes)
+static int send_to(
+    struct dfi_source *source, uint32_t seat, uint64_t bytes, uint64_t position)
 {
 	struct open_source *open = open_source(source);
 	struct writer *ring = &open->ends[seat]->rings[0];
@@ -60,6 +63,7 @@ static int send_to(struct dfi_source *source, uint32_t seat, uint64_t bytes)
 	if (open_is_lost(open->ends[seat]))
 		return dfi__open_lose(source, seat);
 	ring->segment = open->room;
+	ring->global = position;
 	return dfi__writer_publish(ring, bytes) < 0
 	    ? dfi__open_lose(source, seat)
 	    : 1;
@@ -67,19 +71,29 @@ static int send_to(struct dfi_source *source, uint32_t seat, uint64_t bytes)
 
 /*
  * Send to all that are attached: 0, or a sticky error. If nobody is, the
- * segment waits for the first who comes.
+ * segment waits for the first who comes; in an ordered flow it also waits for a
+ * view.
  */
 static int send_to_all(struct dfi_source *source, uint64_t bytes)
 {
 	struct open_source *open = open_source(source);
 	struct writer *lane = &source->writers[0];
+	uint64_t position = 0;
 	uint32_t i, n = 0;
 	int ret = 0;
 
+	open->held = bytes;
+	if (open->order) {
+		ret = dfi__open_order_take(source, &position);
+		if (ret <= 0)
+			return ret;
+	}
 	for (i = 0; ret >= 0 && i < open_seats(source); i++) {
-		ret = open->ends[i] ? send_to(source, i, bytes) : 0;
+		ret = open->ends[i] ? send_to(source, i, bytes, position) : 0;
 		n += ret > 0;
 	}
+	if (open->order)
+		dfi__open_order_sent(source, position);
 	open->held = n ? 0 : bytes;
 	if (ret < 0 || !n)
 		return ret < 0 ? ret : 0;
@@ -176,6 +190,56 @@ int dfi__open_replica_send(struct dfi_source *source, uint32_t lane)
 	return send_segment(source);
 }
 
+/* Whether somebody is there, or a target of an ordered flow will be. */
+static bool has_targets(const struct open_source *open)
+{
+	return open->n_ends || (open->order && open->order->lacks_pairs);
+}
+
+/*
+ * Wait until the lane is open, or, of a segment that waits for a view while
+ * targets are there, until it is sent.
+ */
+static int await_lane(struct dfi_source *source, bool only_sent)
+{
+	struct open_source *open = open_source(source);
+	uint32_t seat;
+	int ret;
+
+	for (;;) {
+		ret = source_check(source);
+		if (!ret)
+			ret = dfi__open_adopt(source);
+		if (!ret)
+			ret = open_when_room(source, &seat);
+		if (ret != 0)
+			return ret < 0 ? ret : 0;
+		if (only_sent && (!open->held || !has_targets(open)))
+			return 0;
+		if (seat == open_seats(source))
+			ret = dfi__open_expect_some(source, seat);
+		if (!ret && source_interrupted(source))
+			ret = dfi__source_interrupted(source);
+		if (!ret)
+			ret = dfi__open_await_room(source, seat);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+/*
+ * In an ordered flow, wait for a view. The tuples are taken: in a push, all but
+ * sticky errors are for the next call.
+ */
+static int await_sent(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+
+	return open->order && open->held && has_targets(open)
+	    ? await_lane(source, true)
+	    : 0;
+}
+
 int dfi__open_replica_reached(struct dfi_source *source, uint32_t lane)
 {
 	uint32_t seat;
@@ -189,7 +253,9 @@ int dfi__open_replica_reached(struct dfi_source *source, uint32_t lane)
 		ret = dfi__open_adopt(source);
 	if (!ret)
 		ret = open_when_room(source, &seat);
-	return ret < 0 ? ret : 0;
+	if (ret >= 0)
+		ret = await_sent(source);
+	return ret < 0 && source->status ? ret : 0;
 }
 
 /* While nobody is there, what the lane has waits for the first who comes. */
@@ -199,8 +265,12 @@ int dfi__open_replica_flush(struct dfi_source *source, uint32_t lane)
 	int ret = dfi__open_adopt(source);
 
 	(void)lane;
-	if (!ret && open_source(source)->n_ends)
+	if (!ret)
+		ret = await_sent(source);
+	if (!ret && has_targets(open_source(source)))
 		ret = send_segment(source);
+	if (!ret)
+		ret = await_sent(source);
 	if (!ret)
 		ret = open_when_room(source, &seat);
 	return ret < 0 ? ret : 0;
@@ -208,30 +278,26 @@ int dfi__open_replica_flush(struct dfi_source *source, uint32_t lane)
 
 int dfi__open_replica_make_room(struct dfi_source *source, uint32_t lane)
 {
-	uint32_t seat;
-	int ret;
-
 	(void)lane;
-	for (;;) {
-		ret = source_check(source);
-		if (!ret)
-			ret = dfi__open_adopt(source);
-		if (!ret)
-			ret = open_when_room(source, &seat);
-		if (ret != 0)
-			return ret < 0 ? ret : 0;
-		if (seat == open_seats(source))
-			ret = dfi__open_expect_some(source, seat);
-		if (!ret && source_interrupted(source))
-			ret = dfi__source_interrupted(source);
-		if (!ret)
-			ret = dfi__open_await_room(source, seat);
-		if (ret < 0)
-			return ret;
-	}
+	return await_lane(source, false);
 }
 
 /* ---- The end ------------------------------------------------------------ */
+
+int dfi__open_replica_finish(struct dfi_source *source, int64_t deadline)
+{
+	struct open_source *open = open_source(source);
+	int ret = 0;
+
+	/* A nonblocking one has none, and may wait for a view now. */
+	if (open->order && !open->notify)
+		ret = dfi__notify_new(&open->notify);
+	if (ret < 0)
+		return ret;
+	if (open->order)
+		open_sleep_to_close(source);
+	return dfi__source_finish(source, deadline);
+}
 
 /* What nobody has got: bytes that wait, and those of the lane. */
 static uint64_t unsent(const struct dfi_source *source)

@@ -61,6 +61,13 @@ static const struct pairs_ops pairs_ops = {
 	.tend = dfi__keyed_tend,
 };
 
+static const struct pairs_ops ordered_ops = {
+	.make = make,
+	.unmake = unmake,
+	.discard = discard,
+	.tend = dfi__open_order_tend,
+};
+
 /* ---- Opening ----------------------------------------------------------- */
 
 static int check_linger(const struct dfi *dfi, const struct flow *flow,
@@ -124,12 +131,14 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 		.close_timeout_ms = attr->close_timeout_ms,
 		.linger_us = DFI_NO_LINGER,
 	};
-	open->pairs.ops = &pairs_ops;
+	open->pairs.ops = source->flow.ordered ? &ordered_ops : &pairs_ops;
 	open->pairs.owner = open;
 	open->pairs.sleeper = &source->targets;
 	if (source->flow.kind == DFI_REPLICATE) {
 		int ret = dfi__open_replica_init(source);
 
+		if (!ret && source->flow.ordered)
+			ret = dfi__open_order_init(open);
 		if (ret < 0)
 			return ret;
 	}
@@ -161,7 +170,8 @@ static int end_pair(struct dfi_source *source, struct pair *pair)
 	int ret;
 
 	if (open_source(source)->room)
-		dfi__open_replica_greet(source, pair->end);
+		dfi__open_replica_greet(source, pair->end,
+		    dfi__open_order_count(open_source(source)->order));
 	ret = dfi_source_close(pair->end);
 
 	pair->end = NULL;
@@ -296,6 +306,7 @@ void dfi__open_source_close(struct dfi_source *source)
 	/* Otherwise it was not opened. */
 	if (open->pairs.of)
 		dfi__pairs_close(&open->pairs);
+	dfi__open_order_free(open);
 	dfi__notify_free(open->notify);
 	free(open->ends);
 	free(open->taken);

@@ -13,7 +13,28 @@
 #define DFI_FLOWS_KINDS_OPEN_OPEN_SOURCE_H
 
 #include "flows/endpoint/source.h"
+#include "flows/context/shared_counter.h"
 #include "pairs.h"
+
+/* A source of an ordered flow (open_order.c). */
+struct source_order {
+	/*
+	 * Held while a segment goes to all, so that the helper's flush is
+	 * behind it. The lock of the pairs is taken within this one.
+	 */
+	pthread_mutex_t lock;
+	uint64_t view; /* whose numbers the source takes; 0: none now */
+	uint64_t end;  /* the position behind its last one; 0: it has none */
+	bool greeted;  /* the helper has greeted a pair that is not taken */
+	struct shared_counter_user *counter; /* of view, or NULL */
+	/* Of the owner: the view with all of whose members it has pairs. */
+	uint64_t complete;
+	bool lacks_pairs; /* with targets that have to get all */
+	bool must_greet;  /* pairs may have been taken since it has greeted */
+	/* Of the helper: */
+	uint64_t flushed;  /* the last view that it has flushed */
+	uint64_t reported; /* ... and that the registry knows to be */
+};
 
 /* What dfi_source_event() has said of a seat, and what it has to say. */
 struct seat_news {
@@ -41,7 +62,8 @@ struct open_source {
 	uint64_t held;          /* bytes in it that wait for a target */
 	struct seat_news *news; /* of each target; only with DFI_EVENTS */
 	struct keyed *keyed;    /* with partitions (keyed.h), or NULL */
-	uint64_t dropped;       /* see dfi_source_dropped() */
+	struct source_order *order; /* or NULL */
+	uint64_t dropped;           /* see dfi_source_dropped() */
 	/* Since when each ring is full, or 0, or EVICTING; or NULL. */
 	int64_t *full_since;
 	_Atomic uint64_t mark;       /* source->marked, for the helper */
@@ -186,14 +208,43 @@ int dfi__open_replica_reached(struct dfi_source *source, uint32_t lane);
 int dfi__open_replica_send(struct dfi_source *source, uint32_t lane);
 int dfi__open_replica_make_room(struct dfi_source *source, uint32_t lane);
 int dfi__open_replica_flush(struct dfi_source *source, uint32_t lane);
+int dfi__open_replica_finish(struct dfi_source *source, int64_t deadline);
 int dfi__open_replica_check_whole(const struct dfi_source *source);
 uint64_t dfi__open_replica_waiting_bytes(const struct dfi_source *source);
 
 /* Reserve the memory of a replicate flow's segment. */
 int dfi__open_replica_init(struct dfi_source *source);
 
-/* Tell a new target where it begins, unless it knows (J1). */
-void dfi__open_replica_greet(struct dfi_source *source, struct dfi_source *end);
+/*
+ * Tell a new target where it begins, unless it knows (J1). position: of an
+ * ordered flow, where its counter is; 0: this source has taken no number.
+ */
+void dfi__open_replica_greet(
+    struct dfi_source *source, struct dfi_source *end, uint64_t position);
+
+/* Of an ordered flow: -ENOMEM; and free what _init() has made. */
+int dfi__open_order_init(struct open_source *open);
+void dfi__open_order_free(struct open_source *open);
+
+/*
+ * Where the counter of the source's view is; 0: it has taken no number, or the
+ * flow has no order (order may be NULL). For the owner.
+ */
+uint64_t dfi__open_order_count(const struct source_order *order);
+
+/* See pairs_ops.tend(). */
+int64_t dfi__open_order_tend(void *owner);
+
+/* Under the lock of the pairs: compare the pairs with the view's members. */
+void dfi__open_order_complete(struct open_source *open);
+
+/*
+ * Take the position of a segment: 1. From then on to _sent() the source is in
+ * its view. 0: there is no view now, or it has a member that the source has to
+ * take over first; or a sticky error.
+ */
+int dfi__open_order_take(struct dfi_source *source, uint64_t *position);
+void dfi__open_order_sent(struct dfi_source *source, uint64_t position);
 
 /* Of open flows (row.c). */
 extern const struct lane_ops dfi__open_lane_ops, dfi__open_replica_ops,

@@ -14,54 +14,25 @@
 #include "flows/kinds/kinds.h"
 #include "open.h"
 #include "acks.h"
+#include "open_target.h"
+#include "open_target_order.h"
 
 /* Segments of one ring in a row, before the target looks at the others. */
 #define FAIR_SEGMENTS 16
 
 /* ---- Who is there ------------------------------------------------------ */
 
-static void add_joined(
-    struct open_target *open, struct taken *taken, uint64_t before)
-{
-	taken->joined = true;
-	dfi__open_add_event(open, DFI_JOINED, taken, before);
-}
-
-/* Under the lock. */
-static void take_pair(struct open_target *open, uint32_t seat)
-{
-	struct pair *pair = dfi__pairs_take(&open->pairs, seat);
-	struct taken *taken = &open->taken[open->n_taken];
-
-	if (!pair)
-		return;
-	open->n_taken++;
-	*taken = (struct taken){
-		.end = pair->end,
-		.pair = pair,
-		.seat = seat,
-	};
-	if (open->target->marks)
-		dfi__marks_joined(open->target->marks, seat);
-	if (open->acks)
-		dfi__acks_join(open, taken);
-	if (!taken->end->readers[0].awaits_mark)
-		add_joined(open, taken, 0);
-}
-
-/*
- * Hand a pair to the helper. Its ring has nothing more to take. type: how the
- * source has left.
- */
-static void retire(struct open_target *open, uint32_t i, uint32_t type)
+void dfi__open_target_retire(
+    struct open_target *open, uint32_t i, uint32_t type)
 {
 	struct taken taken = open->taken[i];
 
 	dfi__open_add_event(open, type, &taken, 0);
 	if (!open->target->marks)
 		dfi__open_fold_release(open, &taken);
-	else if (dfi__open_watermark_ended(
-		     &open->target->marks->watermark, taken.seat))
+	else if (!open->order &&
+	    dfi__open_watermark_ended(
+		&open->target->marks->watermark, taken.seat))
 		dfi__open_risen(open);
 	target_give_back(taken.end);
 	dfi__target_withdraw(taken.end);
@@ -101,11 +72,11 @@ static void adopt(struct open_target *open)
 	if (changes == open->seen)
 		return;
 	open->seen = changes;
+	target_order_lock(open->order);
 	pthread_mutex_lock(&seats->lock);
-	for (i = 0; i < seats->n_others; i++) {
+	for (i = 0; i < seats->n_others; i++)
 		lost |= dfi__pairs_was_lost(&open->pairs, i);
-		take_pair(open, i);
-	}
+	dfi__open_target_take_pairs(open);
 	for (i = 0; i < open->n_taken; i++)
 		open->taken[i].followed = dfi__pairs_followed(
 		    &open->pairs, open->taken[i].seat, open->taken[i].pair);
@@ -120,15 +91,18 @@ static void adopt(struct open_target *open)
 	open->ended = !expects_sources(open) &&
 	    !(open->partitions && dfi__partitions_move(open->partitions));
 	evicted = seats->seats.evicted;
+	if (open->order)
+		dfi__target_order_see(open);
 	pthread_mutex_unlock(&seats->lock);
+	target_order_unlock(open->order);
 	if (unlikely(evicted))
 		dfi__open_target_put_out(open->target);
 	if (unlikely(lost))
 		note_lost(open->target, -ECONNRESET, broke);
 	/* Only the owner retires, so these states stay. */
-	for (i = open->n_taken; i-- > 0;)
+	for (i = open->n_taken; !open->order && i-- > 0;)
 		if (atomic_peek(&open->taken[i].pair->stale))
-			retire(open, i, DFI_LOST);
+			dfi__open_target_retire(open, i, DFI_LOST);
 	dfi__open_resume(open);
 }
 
@@ -170,7 +144,7 @@ static int lose(struct dfi_target *target, uint32_t i, int err)
 	else if (err != -ECONNRESET || target->lost || !is_unused(taken->end) ||
 	    !dfi__pairs_doubt(&open->pairs, taken->seat, taken->pair))
 		note_lost(target, err, dfi_errmsg());
-	retire(open, i, DFI_LOST);
+	dfi__open_target_retire(open, i, DFI_LOST);
 	return check_events(open);
 }
 
@@ -191,25 +165,12 @@ static void see_mark(struct open_target *open, uint32_t i)
 static int take_mark(struct dfi_target *target, uint32_t i)
 {
 	struct open_target *open = open_target(target);
-	struct dfi_target *end = open->taken[i].end;
-	struct reader *reader = &end->readers[0];
-	const char *payload;
-	uint64_t bytes;
-	int ret = dfi__reader_take_other(reader, &payload, &bytes);
+	uint64_t before;
+	int ret = dfi__open_target_take_mark(&open->taken[i], &before);
 
-	if (!ret && !reader->has_mark)
-		ret = dfi__fail(-EBADMSG,
-		    "segment 0: a mark comes first in this ring, but it has "
-		    "%lu bytes of tuples",
-		    (unsigned long)bytes);
-	if (!ret)
-		ret = reader_release(reader);
 	if (ret < 0)
-		return lose(target, i, dfi__target_damaged(end, 0, ret));
-	add_joined(open, &open->taken[i], reader->marked - 1);
-	/* It is not one of the application's. */
-	reader->awaits_mark = reader->has_mark = false;
-	reader->marked = 0;
+		return lose(target, i, ret);
+	dfi__open_target_joined(open, &open->taken[i], before);
 	return check_events(open);
 }
 
@@ -313,16 +274,10 @@ static int take_from(struct dfi_target *target, uint32_t i)
 		if (unlikely(target->flags & DFI_ALIGN))
 			open_watermark_took(&target->marks->watermark,
 			    open->taken[i].seat, end->readers[0].marked, 0);
-		target->head.next = end->head.next;
-		target->head.end = end->head.end;
-		target->head.source = open->taken[i].seat;
+		open_target_lend(target, end, open->taken[i].seat);
 		if (unlikely(open->acks != NULL))
 			dfi__acks_lent(open, &open->taken[i], end->head.next,
 			    (uint64_t)(end->head.end - end->head.next));
-		owned_add(&target->segments, 1);
-		owned_add(&target->readers[0].total,
-		    (uint64_t)(end->head.end - end->head.next) /
-			target->flow.schema->tuple_size);
 		return 1;
 	}
 	see_mark(open, i);
@@ -335,7 +290,7 @@ static int take_from(struct dfi_target *target, uint32_t i)
 		return ret;
 	if (ret < 0)
 		return lose(target, i, ret);
-	retire(open, i, DFI_ENDED);
+	dfi__open_target_retire(open, i, DFI_ENDED);
 	return check_events(open);
 }
 
@@ -418,10 +373,19 @@ void dfi__open_target_give_back(struct dfi_target *target)
 	}
 }
 
+/* The next segment of any ring: as look_at_all(). */
+static inline int next_of_any(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	uint32_t i = find_ready(open);
+	int ret = i < open->n_taken ? take_from(target, i) : 0;
+
+	return ret ? ret : look_at_all(target);
+}
+
 int dfi__open_target_next(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
-	uint32_t i;
 	int ret;
 
 	dfi__open_target_give_back(target);
@@ -435,10 +399,9 @@ int dfi__open_target_next(struct dfi_target *target)
 		ret = check_events(open);
 		if (ret < 0)
 			return ret;
-		i = find_ready(open);
-		ret = i < open->n_taken ? take_from(target, i) : 0;
-		if (!ret)
-			ret = look_at_all(target);
+		ret = unlikely(open->order != NULL)
+		    ? dfi__target_order_next(target)
+		    : next_of_any(target);
 		if (ret != 0)
 			return ret;
 		if (has_event(open) ||

@@ -5,6 +5,7 @@
 
 #include <dfi/event.h>
 #include <dfi/open_flow.h>
+#include "base/counter.h"
 #include "flows/endpoint/target.h"
 #include "keyed_target.h"
 #include "pairs.h"
@@ -24,9 +25,15 @@ struct taken {
 	const char *tuples;
 	uint64_t bytes;
 	uint64_t unacked; /* tuples that were given back */
+	/* Of an ordered flow: */
+	bool marked;        /* its mark was taken */
+	bool has_head;      /* at the last look; it may not be due */
+	bool settled;       /* its loss belongs to an earlier view */
+	uint64_t delivered; /* the end of what was delivered */
 };
 
 struct acks;
+struct target_order;
 
 struct open_target {
 	struct pairs pairs;
@@ -44,6 +51,7 @@ struct open_target {
 	/* Not taken yet, the oldest first; only with DFI_EVENTS. */
 	struct dfi_event *events;
 	uint32_t n_events, first_event;
+	struct target_order *order;  /* or NULL; open_target_order.h */
 	struct dfi_target_attr attr; /* of the ends */
 	struct wait_policy wait;
 };
@@ -147,6 +155,38 @@ bool dfi__open_target_announce(
     struct dfi_target *target, struct notify *notify, bool *unwoken);
 void dfi__open_target_sleeps(struct dfi_target *target);
 void dfi__open_target_withdraw(struct dfi_target *target);
+/* The source of a pair has joined, behind so many tuples. */
+void dfi__open_target_joined(
+    struct open_target *open, struct taken *taken, uint64_t before);
+
+/* Under the lock of the pairs: take all that are ready. */
+void dfi__open_target_take_pairs(struct open_target *open);
+
+/*
+ * Hand a pair to the helper. Its ring has nothing more to take. type: how the
+ * source has left.
+ */
+void dfi__open_target_retire(
+    struct open_target *open, uint32_t i, uint32_t type);
+
+/*
+ * Take the mark that a ring begins with (J1): 0 and *before, the tuples that
+ * came before. Or an error of a damaged ring.
+ */
+int dfi__open_target_take_mark(struct taken *taken, uint64_t *before);
+
+/* Lend the segment that dfi__target_input() of a pair's target has got. */
+static always_inline void open_target_lend(
+    struct dfi_target *target, const struct dfi_target *end, uint32_t seat)
+{
+	target->head.next = end->head.next;
+	target->head.end = end->head.end;
+	target->head.source = seat;
+	owned_add(&target->segments, 1);
+	owned_add(&target->readers[0].total,
+	    (uint64_t)(end->head.end - end->head.next) /
+		target->flow.schema->tuple_size);
+}
 
 /* Nothing is there: 0 to look again, or an error. */
 int dfi__open_target_wait(struct dfi_target *target);

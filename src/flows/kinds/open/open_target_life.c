@@ -12,6 +12,7 @@
 #include "flows/kinds/kinds.h"
 #include "open.h"
 #include "acks.h"
+#include "open_target_order.h"
 
 /* ---- Pairs, on the helper ---------------------------------------------- */
 
@@ -64,6 +65,12 @@ static const struct pairs_ops pairs_ops = {
 	.tend = tend,
 };
 
+static const struct pairs_ops ordered_ops = {
+	.make = make,
+	.unmake = unmake,
+	.tend = dfi__target_order_tend,
+};
+
 /* ---- The life of a target ---------------------------------------------- */
 
 static int no_memory(const struct dfi_target *target)
@@ -88,17 +95,21 @@ static int init(struct dfi_target *target, uint32_t idle_after_ms)
 		/* Marks of its source. */
 		.flags = DFI_NONBLOCK | DFI_EVENTS,
 	};
-	open->pairs.ops = &pairs_ops;
+	open->pairs.ops = target->flow.ordered ? &ordered_ops : &pairs_ops;
 	open->pairs.owner = open;
 	open->pairs.sleeper = &target->sources;
-	open->taken = calloc(target->flow.n_sources, sizeof(open->taken[0]));
+	open->taken = calloc(
+	    target->flow.n_sources, SEAT_PAIRS * sizeof(open->taken[0]));
+	if (target->flow.ordered)
+		open->order = dfi__target_order_new();
 	/* One that only counts, for dfi_target_query(). */
 	target->readers = calloc(1, sizeof(target->readers[0]));
 	target->n_readers = 1;
 	if (target->flags & DFI_EVENTS)
 		open->events = calloc(target->flow.n_sources,
-		    OPEN_SEAT_EVENTS * sizeof(open->events[0]));
+		    SEAT_PAIRS * OPEN_SEAT_EVENTS * sizeof(open->events[0]));
 	if (!open->taken || !target->readers ||
+	    (target->flow.ordered && !open->order) ||
 	    (target->flags & DFI_EVENTS && !open->events))
 		return no_memory(target);
 	ret = dfi__acks_open(target);
@@ -124,6 +135,7 @@ static void free_target(struct dfi_target *target)
 			dfi__pairs_close(&open->pairs);
 		dfi__partitions_free(open->partitions);
 		dfi__acks_free(open->acks);
+		dfi__target_order_free(open->order);
 		dfi__notify_free(open->notify);
 		free(open->taken);
 		free(open->events);

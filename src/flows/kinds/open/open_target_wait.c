@@ -2,6 +2,7 @@
 /* How a target of an open flow waits for its rings and for news of its pairs.
  */
 #include "open_target.h"
+#include "open_target_order.h"
 
 #include "base/counter.h"
 #include "base/error.h"
@@ -15,6 +16,8 @@ bool dfi__open_target_wakes(struct dfi_target *target)
 	if (target_aborted(target) || target_interrupted(target) ||
 	    pairs_changes(&open->pairs) != open->seen)
 		return true;
+	if (open->order)
+		return dfi__target_order_ready(target);
 	for (i = 0; i < open->n_taken; i++)
 		if (!open->taken[i].held &&
 		    open_may_read(target, &open->taken[i].end->readers[0]) &&

@@ -195,6 +195,13 @@ static int await_room(struct dfi_source *source, uint32_t seat, int64_t next)
 		    source->flow.name, SOURCE_ID(source),
 		    (long)(source->wait_time.timeout_ns / NS_PER_MS),
 		    (unsigned long)dfi__keyed_held_bytes(source));
+	if (open->order && open->may_push && open->n_ends &&
+	    seat == open_seats(source))
+		return dfi__fail(-ETIMEDOUT,
+		    "flow '%s': %s %u: the order has no view now: a target "
+		    "that has to report, or the registry, has not answered%s",
+		    source->flow.name, SOURCE_ID(source),
+		    dfi__pairs_why(&open->pairs, why));
 	if (!open->may_push || seat == open_seats(source))
 		return dfi__fail(-ETIMEDOUT,
 		    "flow '%s': %s %u: %u targets are attached, which is not "

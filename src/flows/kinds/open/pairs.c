@@ -110,13 +110,13 @@ bool dfi__pairs_are_coming(const struct pairs *pairs)
 	return false;
 }
 
-struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat)
+struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat, bool beside)
 {
 	struct pair *pair = pairs->of[seat].pair, *next = NULL;
 	uint32_t i;
 
 	for (i = 0; i < SEAT_PAIRS; i++, pair++) {
-		if (pair->state == PAIR_TAKEN)
+		if (pair->state == PAIR_TAKEN && !beside)
 			return NULL;
 		if (may_take(pairs, seat, pair) &&
 		    (!next || pair->number < next->number))
@@ -354,8 +354,8 @@ static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
 	int ret;
 
 	pthread_mutex_unlock(&pairs->seats.lock);
-	ret = dfi__seat_watch_evict(
-	    &pairs->seats, seat, holder, clock_now_ns() + MAKE_NS);
+	ret = dfi__seat_watch_evict(&pairs->seats, pairs->seats.other, seat,
+	    holder, clock_now_ns() + MAKE_NS);
 	pthread_mutex_lock(&pairs->seats.lock);
 	pair->evict = ret < 0;
 	if (ret < 0)
@@ -484,7 +484,7 @@ void dfi__pairs_stop(struct pairs *pairs)
 		return;
 	pthread_mutex_lock(&pairs->seats.lock);
 	pairs->stops = true;
-	pthread_cond_broadcast(&pairs->seats.changed);
+	seat_watch_call(&pairs->seats);
 	pthread_mutex_unlock(&pairs->seats.lock);
 	pthread_join(pairs->helper, NULL);
 	pairs->has_helper = false;

@@ -144,9 +144,9 @@ bool dfi__pairs_are_coming(const struct pairs *pairs);
 
 /*
  * Under the lock: take the pair of a seat that is next, if it is ready and none
- * is taken. Returns it, or NULL.
+ * is taken, or beside: though one is. Returns it, or NULL.
  */
-struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat);
+struct pair *dfi__pairs_take(struct pairs *pairs, uint32_t seat, bool beside);
 
 /* Under the lock: whether another holder's tuples wait behind those of a pair.
  */

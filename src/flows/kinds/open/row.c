@@ -8,6 +8,7 @@
 #include "open.h"
 #include "open_source.h"
 #include "open_target.h"
+#include "open_target_order.h"
 
 const struct kind dfi__open_kind = {
 	.source = {
@@ -23,6 +24,7 @@ const struct kind dfi__open_kind = {
 		.sleeps = dfi__open_target_sleeps,
 		.withdraw = dfi__open_target_withdraw,
 		.event = dfi__open_target_take_event,
+		.position = dfi__target_order_position,
 	},
 };
 
@@ -68,7 +70,7 @@ const struct lane_ops dfi__open_replica_ops = {
 	.send = dfi__open_replica_send,
 	.make_room = dfi__open_replica_make_room,
 	.flush = dfi__open_replica_flush,
-	.finish = dfi__source_finish,
+	.finish = dfi__open_replica_finish,
 	.check_whole = dfi__open_replica_check_whole,
 	.waiting_bytes = dfi__open_replica_waiting_bytes,
 };

@@ -156,6 +156,12 @@ uint64_t dfi__order_taken(struct dfi_target *target, uint32_t n)
 	return position;
 }
 
+int dfi__order_position(const struct dfi_target *target, uint64_t *position)
+{
+	*position = merge_of(target)->position - MERGE_FIRST_POSITION;
+	return 0;
+}
+
 bool dfi__order_changed(const struct dfi_target *target)
 {
 	const struct merge *merge = merge_of(target);

@@ -33,6 +33,9 @@ int dfi__order_find(struct dfi_target *target, uint32_t *ring);
  */
 uint64_t dfi__order_taken(struct dfi_target *target, uint32_t n);
 
+/* See intake_ops. */
+int dfi__order_position(const struct dfi_target *target, uint64_t *position);
+
 /* Whether dfi__order_find(), or a look for ends, may have a new result. */
 bool dfi__order_changed(const struct dfi_target *target);
 

@@ -132,5 +132,6 @@ const struct kind dfi__replicate_kind = {
 		.changed = dfi__order_changed,
 		.taken = dfi__order_taken,
 		.check = dfi__order_check,
+		.position = dfi__order_position,
 	},
 };

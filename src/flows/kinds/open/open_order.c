@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source of an ordered open flow: it takes positions from the counter of the
+ * view, and ends a view when that is cut (O1 and O2). The helper does so for an
+ * idle owner as well, and greets new targets for it, so that these can begin.
+ */
+#include "open_source.h"
+
+#include <stdlib.h>
+#include "base/error.h"
+#include "flows/members/seat_views.h"
+
+/* How long a helper tries, and how long after a failure it tries again. */
+#define TRY_NS (INT64_C(2) * NS_PER_S)
+#define AGAIN_NS (INT64_C(100) * NS_PER_MS)
+
+int dfi__open_order_init(struct open_source *open)
+{
+	open->order = calloc(1, sizeof(*open->order));
+	if (!open->order)
+		return dfi__fail(-ENOMEM, "flow '%s': out of memory",
+		    open->source->flow.name);
+	pthread_mutex_init(&open->order->lock, NULL);
+	return 0;
+}
+
+static void close_counter(struct source_order *order)
+{
+	if (order->counter)
+		dfi__shared_counter_close(order->counter);
+	free(order->counter);
+	order->counter = NULL;
+}
+
+void dfi__open_order_free(struct open_source *open)
+{
+	if (!open->order)
+		return;
+	close_counter(open->order);
+	pthread_mutex_destroy(&open->order->lock);
+	free(open->order);
+}
+
+uint64_t dfi__open_order_count(const struct source_order *order)
+{
+	return order && order->counter ? shared_counter_next(order->counter)
+				       : 0;
+}
+
+/*
+ * Under the lock of the pairs: whether the newest view has ended, or is about
+ * to, as its holder is gone. A target that has come since then has no part in
+ * it, and gets nothing of it.
+ */
+static bool is_over(const struct seat_watch *seats)
+{
+	const struct open_views *views = &seats->views;
+	uint32_t seat;
+
+	return open_views_is_cut(views) ||
+	    !dfi__seat_watch_finds(
+		seats, OPEN_TARGET, views->newest.holder, &seat);
+}
+
+/*
+ * Under the lock: tell new targets where the counter is, before the source
+ * takes a number of it. For those whose pairs are ready, and not taken, note
+ * that the owner has to take them before it sends. False: the source is in no
+ * view, so it greets nobody.
+ */
+static bool greet(struct open_source *open)
+{
+	struct pairs *pairs = &open->pairs;
+	struct source_order *order = open->order;
+	struct dfi_source *end;
+	struct pair *pair;
+	bool in_view;
+	uint32_t i;
+
+	pthread_mutex_lock(&pairs->seats.lock);
+	in_view = order->view && !is_over(&pairs->seats);
+	for (i = 0; in_view && i < pairs->seats.n_others * SEAT_PAIRS; i++) {
+		pair = &pairs->of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS];
+		if (pair->state != PAIR_READY && pair->state != PAIR_TAKEN)
+			continue;
+		end = pair->end;
+		if (end->rings[0].seq != RING_FIRST_SEGMENT)
+			continue;
+		dfi__open_replica_greet(
+		    open->source, end, dfi__open_order_count(order));
+		order->greeted |= pair->state == PAIR_READY;
+	}
+	pthread_mutex_unlock(&pairs->seats.lock);
+	return in_view;
+}
+
+/* ---- The owner ---------------------------------------------------------- */
+
+/*
+ * Whether the source has a pair with the holder of a seat, or needs none: that
+ * has come later, is no member of the view, and learns from a mark where it
+ * begins (J1).
+ */
+static bool has_pair(const struct open_source *open, uint32_t seat)
+{
+	const struct seat_watch *seats = &open->pairs.seats;
+	const struct open_seat *at = &seats->seats.seats[OPEN_TARGET][seat];
+	uint64_t holder = at->holder.incarnation;
+
+	if (!holder ||
+	    (open->taken[seat] && open->ends[seat] &&
+		open->taken[seat]->incarnation == holder))
+		return true;
+	return at->revision > seats->seats.begun &&
+	    !dfi__open_view_has(&seats->views.newest, holder);
+}
+
+static bool is_greeted(const struct pair *pair)
+{
+	const struct dfi_source *end = pair->end;
+
+	return pair->state == PAIR_READY &&
+	    end->rings[0].seq != RING_FIRST_SEGMENT;
+}
+
+void dfi__open_order_complete(struct open_source *open)
+{
+	uint32_t i, j;
+
+	open->order->complete = 0;
+	open->order->must_greet = true;
+	open->order->lacks_pairs =
+	    open->pairs.seats.seats.n_attached[OPEN_TARGET];
+	if (is_over(&open->pairs.seats))
+		return;
+	for (i = 0; i < open_seats(open->source); i++) {
+		if (!has_pair(open, i))
+			return;
+		/* One that was greeted gets each segment from then on. */
+		for (j = 0; j < SEAT_PAIRS; j++)
+			if (is_greeted(&open->pairs.of[i].pair[j]))
+				return;
+	}
+	open->order->lacks_pairs = false;
+	open->order->complete = open->pairs.seats.views.newest.number;
+}
+
+int dfi__open_order_take(struct dfi_source *source, uint64_t *position)
+{
+	struct open_source *open = open_source(source);
+	struct source_order *order = open->order;
+	int ret;
+
+	for (;;) {
+		ret = dfi__open_adopt(source);
+		if (ret < 0)
+			return ret;
+		pthread_mutex_lock(&order->lock);
+		if (order->must_greet)
+			order->must_greet = !greet(open);
+		if (!order->greeted)
+			break;
+		order->greeted = false;
+		pthread_mutex_unlock(&order->lock);
+		/* Take over the pair that the helper has greeted. */
+		open->seen = pairs_changes(&open->pairs) - 1;
+	}
+	if (!order->must_greet && order->view == order->complete &&
+	    order->view && open->n_ends &&
+	    shared_counter_take(order->counter, 1, position) > 0)
+		return 1;
+	pthread_mutex_unlock(&order->lock);
+	return 0;
+}
+
+void dfi__open_order_sent(struct dfi_source *source, uint64_t position)
+{
+	struct source_order *order = open_source(source)->order;
+
+	order->end = position + 1;
+	pthread_mutex_unlock(&order->lock);
+}
+
+/* ---- The helper --------------------------------------------------------- */
+
+/* O2: the last segment is out, and no further number of this view is taken. */
+static int flush(struct open_source *open, uint64_t view)
+{
+	struct source_order *order = open->order;
+	uint64_t end;
+	int ret;
+
+	pthread_mutex_lock(&order->lock);
+	order->view = 0;
+	end = open_view_end(view, order->end);
+	pthread_mutex_unlock(&order->lock);
+	order->flushed = view;
+	ret = dfi__seat_views_flush(
+	    &open->pairs.seats, view, end, clock_now_ns() + TRY_NS);
+	if (!ret)
+		order->reported = view;
+	return ret;
+}
+
+/* Take numbers from the counter of a view from now on. */
+static int enter(
+    struct open_source *open, uint64_t view, const struct endpoint *holder)
+{
+	struct source_order *order = open->order;
+	struct shared_counter_user *counter = calloc(1, sizeof(*counter));
+	struct wait_limit limit = { .deadline = clock_now_ns() + TRY_NS };
+	int ret;
+
+	if (!counter)
+		return -ENOMEM;
+	ret = dfi__shared_counter_open(open->source->dfi,
+	    (enum dfi_transport)open->source->flow.transport, &holder->node,
+	    &holder->sequencer, &limit, counter);
+	if (ret < 0) {
+		free(counter);
+		return ret;
+	}
+	pthread_mutex_lock(&order->lock);
+	close_counter(order);
+	order->counter = counter;
+	order->view = view;
+	(void)greet(open);
+	pthread_mutex_unlock(&order->lock);
+	if (order->reported)
+		dfi__seat_views_forget(&open->pairs.seats, order->reported);
+	order->reported = 0;
+	return 0;
+}
+
+/* What the helper has to do about views. */
+struct errand {
+	bool flushes, enters;
+	uint64_t view;
+	struct endpoint holder;
+};
+
+/* Under the lock of the pairs. */
+static struct errand next_errand(const struct open_source *open)
+{
+	const struct seat_watch *seats = &open->pairs.seats;
+	const struct open_views *views = &seats->views;
+	struct errand errand = { .view = views->newest.number };
+	bool cut = open_views_is_cut(views);
+
+	if (!errand.view || seats->seats.evicted)
+		return errand;
+	/* A source that came behind the cut has no number of this view. */
+	errand.flushes = cut && open->order->reported < errand.view &&
+	    seats->seats.begun < views->cut_revision;
+	/* Only the helper changes order->view. */
+	errand.enters = !cut && open->order->view != errand.view &&
+	    !dfi__endpoint_decode(views->newest.counter,
+		views->newest.counter_size, &errand.holder);
+	return errand;
+}
+
+int64_t dfi__open_order_tend(void *owner)
+{
+	struct open_source *open = owner;
+	struct errand errand;
+	int ret = 0;
+
+	pthread_mutex_lock(&open->order->lock);
+	(void)greet(open);
+	pthread_mutex_unlock(&open->order->lock);
+	pthread_mutex_lock(&open->pairs.seats.lock);
+	errand = next_errand(open);
+	pthread_mutex_unlock(&open->pairs.seats.lock);
+	if (errand.flushes)
+		ret = flush(open, errand.view);
+	else if (errand.enters)
+		ret = enter(open, errand.view, &errand.holder);
+	return ret < 0 ? clock_now_ns() + AGAIN_NS : DEADLINE_NEVER;
+}

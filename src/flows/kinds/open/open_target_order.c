@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the owner of a target delivers in one order. While a view lasts, that is
+ * position by position. When it has ended, the target reports what it has, and
+ * delivers nothing until it is decided what all deliver of that view: then
+ * those segments in their order, and nothing for the positions between them.
+ */
+#include "open_target_order.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/error.h"
+
+struct target_order *dfi__target_order_new(void)
+{
+	struct target_order *order = calloc(1, sizeof(*order));
+
+	if (order)
+		pthread_mutex_init(&order->lock, NULL);
+	return order;
+}
+
+void dfi__target_order_free(struct target_order *order)
+{
+	uint32_t i;
+
+	if (!order)
+		return;
+	for (i = 0; i < 2; i++)
+		dfi__shared_counter_destroy(&order->counters[i].counter);
+	free(order->kept);
+	free(order->gone);
+	free(order->met);
+	free(order->report);
+	pthread_mutex_destroy(&order->lock);
+	free(order);
+}
+
+/* ---- What a change means ------------------------------------------------ */
+
+/* The source has left its seat without an end: its ring ends here (M5). */
+static void note_gone(struct dfi_target *target, struct taken *taken)
+{
+	struct dfi_target *end = taken->end;
+	struct reader *reader = &end->readers[0];
+
+	if (end->lost || reader->end == READER_ENDED ||
+	    atomic_observe(&reader->mark->state) & FOOTER_FLAG_END)
+		return;
+	end->lost = -ECONNRESET;
+	snprintf(end->status_text, sizeof(end->status_text),
+	    "flow '%s': source %u has lost its seat before its end",
+	    target->flow.name, taken->seat);
+	reader->stop = dfi__reader_arrived(reader);
+}
+
+int dfi__target_order_no_memory(const struct dfi_target *target)
+{
+	return dfi__fail(
+	    -ENOMEM, "flow '%s': out of memory", target->flow.name);
+}
+
+/* It has less than the members of the view. */
+void dfi__target_order_put_out(struct open_target *open)
+{
+	struct dfi_target *target = open->target;
+	int err = dfi__fail(-ESTALE,
+	    "flow '%s': %s %u: this target lacks segments of a source that "
+	    "others have delivered: open it again, and get from elsewhere what "
+	    "it has missed",
+	    target->flow.name, TARGET_ID(target));
+
+	dfi__open_target_fail_later(target, err, dfi_errmsg());
+	open->order->is_out = true;
+}
+
+static void enter(struct target_order *order, uint64_t view)
+{
+	order->view = view;
+	order->next = 0;
+	order->reported = order->missed = false;
+	order->n_gone = 0;
+	if (order->begun)
+		order->due = order->begin = open_view_first(view);
+}
+
+/* The next view was decided. */
+static void see_view(struct open_target *open, const struct open_view *view)
+{
+	struct target_order *order = open->order;
+	bool member = dfi__open_view_has(view, open->pairs.seats.incarnation);
+	struct open_kept *kept;
+
+	if (!order->begun) {
+		/* All sources of this view have a ring of each member. */
+		order->begun = member;
+		enter(order, view->number);
+		return;
+	}
+	if (!member || !order->reported) {
+		dfi__target_order_put_out(open);
+		seat_watch_call(&open->pairs.seats);
+		return;
+	}
+	kept = reallocarray(
+	    order->kept, view->n_kept + 1, sizeof(order->kept[0]));
+	if (!kept) {
+		dfi__open_target_fail_later(open->target,
+		    dfi__target_order_no_memory(open->target), dfi_errmsg());
+		return;
+	}
+	if (view->n_kept)
+		memcpy(kept, view->kept, view->n_kept * sizeof(kept[0]));
+	order->kept = kept;
+	order->n_kept = view->n_kept;
+	order->next = view->number;
+}
+
+/* Under the lock: sources that have left without an end end the view. */
+static void see_losses(struct open_target *open)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	const struct taken *taken = open->taken;
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++, taken++) {
+		if (seat_watch_holder(seats, taken->seat) ==
+		    taken->pair->incarnation)
+			continue;
+		note_gone(open->target, &open->taken[i]);
+		if (taken->end->lost && !taken->settled)
+			open->order->wants_cut = open->order->view;
+	}
+}
+
+void dfi__target_order_see(struct open_target *open)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	const struct open_view *view = &seats->views.newest;
+	struct target_order *order = open->order;
+
+	see_losses(open);
+	if (open->target->lost || seats->seats.evicted)
+		return;
+	if (view->number > order->view && view->number != order->next)
+		see_view(open, view);
+}
+
+/*
+ * The owner may be away, also because it waits for this very change of view as
+ * a source. What needs it, such as errors, waits for it.
+ */
+void dfi__target_order_help(struct open_target *open)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	struct target_order *order = open->order;
+
+	target_order_lock(order);
+	pthread_mutex_lock(&seats->lock);
+	if (!seats->seats.evicted && !order->is_out) {
+		dfi__open_target_take_pairs(open);
+		see_losses(open);
+		if (!order->begun && seats->views.newest.number > order->view)
+			see_view(open, &seats->views.newest);
+	}
+	pthread_mutex_unlock(&seats->lock);
+	(void)dfi__target_order_report(open);
+	target_order_unlock(order);
+}
+
+void dfi__target_order_signal(struct open_target *open)
+{
+	pthread_mutex_lock(&open->pairs.seats.lock);
+	seat_watch_call(&open->pairs.seats);
+	pthread_mutex_unlock(&open->pairs.seats.lock);
+}
+
+void dfi__target_order_want_cut(struct open_target *open)
+{
+	struct target_order *order = open->order;
+
+	if (order->wants_cut == order->view)
+		return;
+	pthread_mutex_lock(&open->pairs.seats.lock);
+	order->wants_cut = order->view;
+	seat_watch_call(&open->pairs.seats);
+	pthread_mutex_unlock(&open->pairs.seats.lock);
+}
+
+/* ---- Rings --------------------------------------------------------------- */
+
+/* Pass over the next segment of a ring. */
+static int pass_over(struct taken *taken)
+{
+	struct reader *reader = &taken->end->readers[0];
+	const char *payload;
+	uint64_t bytes;
+	int ret = reader_take(reader, &payload, &bytes);
+
+	/* What is next may come while the owner sleeps. */
+	taken->has_head = false;
+	if (!ret)
+		ret = reader_release(reader);
+	return ret < 0 ? dfi__target_damaged(taken->end, 0, ret) : 0;
+}
+
+/* A source was lost in this view, and its ring is empty. */
+static int remember(struct open_target *open, const struct taken *taken)
+{
+	struct target_order *order = open->order;
+	struct open_share *gone = order->gone;
+
+	if (taken->settled || !order->begun)
+		return 0;
+	if (order->n_gone == order->gone_room) {
+		gone = reallocarray(
+		    gone, 2 * order->gone_room + 4, sizeof(*gone));
+		if (!gone)
+			return dfi__target_order_no_memory(open->target);
+		order->gone = gone;
+		order->gone_room = 2 * order->gone_room + 4;
+	}
+	order->gone[order->n_gone++] = (struct open_share){
+		.source = taken->pair->incarnation,
+		.delivered = taken->delivered,
+		.arrived = target_order_end(order, taken),
+	};
+	return 0;
+}
+
+/*
+ * A ring without a segment: its source may have ended, or be lost. A pair that
+ * broke unused is made again.
+ */
+static int look_at_end(struct dfi_target *target, uint32_t i)
+{
+	struct open_target *open = open_target(target);
+	struct taken *taken = &open->taken[i];
+	struct dfi_target *end = taken->end;
+	int ret = 0;
+
+	if (!end->lost && end->n_open)
+		ret = dfi__target_check_sources(end);
+	if (ret < 0)
+		return ret;
+	if (end->lost && !taken->settled)
+		dfi__target_order_want_cut(open);
+	if (!target_order_is_empty(taken))
+		return 0;
+	if (!end->lost && !end->n_open) {
+		dfi__open_target_retire(open, i, DFI_ENDED);
+	} else if (end->lost) {
+		if (end->readers[0].seq != RING_FIRST_SEGMENT ||
+		    !dfi__pairs_doubt(&open->pairs, taken->seat, taken->pair))
+			ret = remember(open, taken);
+		dfi__open_target_retire(open, i, DFI_LOST);
+	}
+	return ret;
+}
+
+/* Look at each ring: marks, ends and losses. */
+static int look_at_all(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	struct taken *taken;
+	uint32_t i;
+	int ret = 0;
+
+	for (i = open->n_taken; !ret && i-- > 0;) {
+		taken = &open->taken[i];
+		if (taken->end->readers[0].awaits_mark &&
+		    !target_order_is_empty(taken))
+			ret = dfi__target_order_take_mark(target, taken);
+		taken->has_head = !target_order_is_empty(taken);
+		if (!ret && (!taken->has_head || taken->end->lost))
+			ret = look_at_end(target, i);
+	}
+	return ret;
+}
+
+/* Whom the target has met joins for it once it knows where it begins. */
+static void add_joined(struct open_target *open)
+{
+	struct taken *taken = open->taken;
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++, taken++) {
+		if (taken->joined || !taken->marked)
+			continue;
+		taken->joined = true;
+		dfi__open_add_event(
+		    open, DFI_JOINED, taken, open->order->begin);
+	}
+}
+
+/* ---- Delivering ---------------------------------------------------------- */
+
+static int fail_position(const struct target_order *order, uint64_t position)
+{
+	return dfi__fail(-EBADMSG,
+	    "a segment has position %lu of view %lu, but all below %lu are "
+	    "delivered",
+	    (unsigned long)(position % OPEN_VIEW_POSITIONS),
+	    (unsigned long)(position / OPEN_VIEW_POSITIONS),
+	    (unsigned long)(order->due % OPEN_VIEW_POSITIONS));
+}
+
+/* Whether a segment counts for nobody: it is below what this target begins
+ * with, or the decision leaves it out. */
+static bool is_left_out(const struct target_order *order,
+    const struct taken *taken, uint64_t position)
+{
+	if (position < order->begin)
+		return true;
+	return order->next && position < open_view_first(order->next) &&
+	    position >= dfi__open_view_kept(order->kept, order->n_kept,
+			    taken->pair->incarnation);
+}
+
+/* The position of the next segment of a ring: 1, 0 if there is none. */
+static int head_of(struct dfi_target *target, uint32_t i, uint64_t *position)
+{
+	struct open_target *open = open_target(target);
+	struct taken *taken = &open->taken[i];
+	int ret = 0;
+
+	while (!ret && !taken->end->readers[0].awaits_mark &&
+	    !target_order_is_empty(taken)) {
+		ret = dfi__reader_global(&taken->end->readers[0], position);
+		if (ret < 0 || !is_left_out(open->order, taken, *position))
+			return ret < 0 ? ret : 1;
+		ret = pass_over(taken);
+	}
+	return ret;
+}
+
+/*
+ * The ring whose segment is next: 1. 0: it has not come; *later: others have.
+ */
+static int find(struct dfi_target *target, uint32_t *ring, bool *later)
+{
+	struct open_target *open = open_target(target);
+	struct target_order *order = open->order;
+	uint64_t position = 0, least = UINT64_MAX;
+	uint32_t i;
+	int ret;
+
+	*later = false;
+	for (i = 0; i < open->n_taken; i++) {
+		ret = head_of(target, i, &position);
+		if (!ret)
+			continue;
+		if (!(ret < 0) && position < order->due)
+			ret = fail_position(order, position);
+		if (ret < 0)
+			return ret;
+		*later = true;
+		if (order->next && position >= open_view_first(order->next))
+			continue;
+		if (position < least) {
+			least = position;
+			*ring = i;
+		}
+	}
+	if (least != order->due && (!order->next || least == UINT64_MAX))
+		return 0;
+	/* Those between are gaps for all. */
+	order->due = least;
+	return 1;
+}
+
+static int deliver(struct dfi_target *target, uint32_t i)
+{
+	struct open_target *open = open_target(target);
+	struct target_order *order = open->order;
+	int ret = dfi__target_input(open->taken[i].end);
+
+	if (ret <= 0)
+		return ret == -EAGAIN ? 0 : ret;
+	open_target_lend(target, open->taken[i].end, open->taken[i].seat);
+	open->current = i;
+	open->taken[i].delivered = ++order->due;
+	if (unlikely(atomic_peek(&order->hole_since)))
+		atomic_set(&order->hole_since, 0);
+	return 1;
+}
+
+/* All of the last view is delivered. */
+static void enter_next(struct open_target *open)
+{
+	struct target_order *order = open->order;
+	uint32_t n = order->n_gone - order->n_reported;
+
+	if (n)
+		memmove(order->gone, order->gone + order->n_reported,
+		    n * sizeof(order->gone[0]));
+	enter(order, order->next);
+	/* This one may have ended as well. */
+	dfi__target_order_signal(open);
+	/* Who was lost after the report was lost in the next view. */
+	order->n_gone = n;
+	if (n)
+		dfi__target_order_want_cut(open);
+}
+
+/* Whether a ring's mark is there, behind which there may be segments. */
+static bool awaits_marks(const struct open_target *open)
+{
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++)
+		if (open->taken[i].end->readers[0].awaits_mark &&
+		    !target_order_is_empty(&open->taken[i]))
+			return true;
+	return false;
+}
+
+/* What is due now: as take_from(). */
+static int take_due(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	struct target_order *order = open->order;
+	bool later;
+	uint32_t i;
+	int ret;
+
+	if (!order->begun || (order->reported && !order->next))
+		return 0;
+	/* A decided view is delivered from all rings at once. */
+	if (order->next && awaits_marks(open))
+		return 0;
+	ret = find(target, &i, &later);
+	if (!ret && order->next) {
+		enter_next(open);
+		ret = find(target, &i, &later);
+	}
+	if (ret > 0)
+		return deliver(target, i);
+	if (!ret && later && !atomic_peek(&order->hole_since))
+		atomic_set(&order->hole_since, clock_now_ns());
+	return ret;
+}
+
+static int look(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	struct target_order *order = open->order;
+	int ret = 0;
+
+	if (!order->met) {
+		order->met = calloc(
+		    open->pairs.seats.n_before + 1, sizeof(order->met[0]));
+		if (!order->met)
+			return dfi__target_order_no_memory(target);
+	}
+	ret = look_at_all(target);
+	if (ret < 0)
+		return ret;
+	ret = dfi__target_order_begin(open);
+	if (ret < 0)
+		return ret;
+	if (order->begun)
+		add_joined(open);
+	return dfi__target_order_report(open);
+}
+
+int dfi__target_order_next(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	int ret;
+
+	/* What an evicted target would deliver may be no part of the order. */
+	if (target->lost)
+		return 0;
+	target_order_lock(open->order);
+	ret = take_due(target);
+	if (!ret)
+		ret = look(target);
+	if (!ret && !open->n_events)
+		ret = take_due(target);
+	target_order_unlock(open->order);
+	return ret < 0 ? dfi__target_fail(target, ret) : ret;
+}
+
+bool dfi__target_order_ready(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++)
+		if (!open->taken[i].has_head &&
+		    dfi__target_ready(open->taken[i].end))
+			return true;
+	return false;
+}
+
+int dfi__target_order_position(
+    const struct dfi_target *target, uint64_t *position)
+{
+	const struct target_order *order = open_target(target)->order;
+
+	*position = order->due;
+	return order->begun ? 0 : -EAGAIN;
+}

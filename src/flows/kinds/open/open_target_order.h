@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A target of an ordered open flow (O1 to O6 in docs/open-flows.md). The owner
+ * delivers in the order (open_target_order.c); what the target has is reported
+ * (open_target_report.c); the helper tells the registry (open_target_views.c).
+ */
+#ifndef DFI_FLOWS_KINDS_OPEN_OPEN_TARGET_ORDER_H
+#define DFI_FLOWS_KINDS_OPEN_OPEN_TARGET_ORDER_H
+
+#include "flows/context/shared_counter.h"
+#include "flows/open/view.h"
+#include "open_target.h"
+
+/* A counter that this target has, or would have, in a view. */
+struct view_counter {
+	uint64_t view; /* 0: none */
+	struct shared_counter counter;
+};
+
+struct target_order {
+	/*
+	 * Held by the owner while it looks at rings, and by the helper, which
+	 * takes pairs and reports for an owner that does something else. The
+	 * lock of the pairs is taken within this one. It protects this:
+	 */
+	pthread_mutex_t lock;
+	uint64_t view;  /* that it delivers; 0: none yet */
+	uint64_t due;   /* the position to be delivered next */
+	uint64_t begin; /* what is below is passed over */
+	bool begun;     /* due and begin are known */
+	bool reported;  /* in this view: it delivers no more of it, ... */
+	uint64_t next;  /* ... until this one is decided; or 0 */
+	struct open_kept *kept; /* of next */
+	uint32_t n_kept;
+	/* Sources that were lost in this view, and whose rings are empty. */
+	struct open_share *gone;
+	uint32_t n_gone, gone_room;
+	uint32_t n_reported; /* so many of them are in the report */
+	/* Until it has begun, what counters were found at: */
+	uint64_t counted; /* by its helper in this view, or 0: */
+	uint64_t count;
+	uint64_t most;  /* by those who were there before, at their marks */
+	uint64_t least; /* by others, at theirs, in the newest view */
+	bool missed;    /* not begun, it has missed something in this view */
+	bool *met; /* of the sources that came before: their marks were taken */
+	/* Under the lock of the pairs: */
+	bool is_out;        /* the target is no member, and gives its seat up */
+	uint64_t wants_cut; /* the view that the owner wants to be ended */
+	uint8_t *report;    /* what it has, of this view: */
+	size_t report_size;
+	uint64_t report_view;
+	/* Since when a segment is missing while later ones are there; or 0. */
+	_Atomic int64_t hole_since;
+	/* Of the helper: the last views of which it has done this. */
+	uint64_t cut, reports, decided;
+	int64_t cut_seen; /* when it has seen the newest cut, of: */
+	uint64_t cut_view;
+	struct view_counter counters[2];
+};
+
+/* order may be NULL. */
+static inline void target_order_lock(struct target_order *order)
+{
+	if (order)
+		pthread_mutex_lock(&order->lock);
+}
+
+static inline void target_order_unlock(struct target_order *order)
+{
+	if (order)
+		pthread_mutex_unlock(&order->lock);
+}
+
+/*
+ * The end of what has come from a source whose ring is empty. A target lacks
+ * nothing of what it begins behind.
+ */
+static inline uint64_t target_order_end(
+    const struct target_order *order, const struct taken *taken)
+{
+	return taken->delivered > order->begin ? taken->delivered
+					       : order->begin;
+}
+
+struct target_order *dfi__target_order_new(void);
+void dfi__target_order_free(struct target_order *order);
+
+/* Under the lock of the pairs, at a change: what it means for the owner. */
+void dfi__target_order_see(struct open_target *open);
+
+/* On the helper: see, take pairs and report, as far as no tuple is needed. */
+void dfi__target_order_help(struct open_target *open);
+
+/*
+ * O3: report on a view that has ended, once it is known what has come. -ENOMEM,
+ * and errors of a damaged ring.
+ */
+int dfi__target_order_report(struct open_target *open);
+
+/* Whether a lost source's ring has been read as far as it counts. */
+static inline bool target_order_is_empty(const struct taken *taken)
+{
+	const struct reader *reader = &taken->end->readers[0];
+
+	return taken->end->lost ? reader->seq == reader->stop
+				: !reader_ready(reader);
+}
+
+/* Take the mark that a ring begins with. Errors of a damaged ring. */
+int dfi__target_order_take_mark(struct dfi_target *target, struct taken *taken);
+
+/* The view must end. */
+void dfi__target_order_want_cut(struct open_target *open);
+
+/* The target lacks what others have: it fails, and gives its seat up. */
+void dfi__target_order_put_out(struct open_target *open);
+
+/* Let the helper look. */
+void dfi__target_order_signal(struct open_target *open);
+
+/*
+ * J1: find out where to begin, if that is known by now. Errors of a damaged
+ * ring.
+ */
+int dfi__target_order_begin(struct open_target *open);
+
+int dfi__target_order_no_memory(const struct dfi_target *target);
+
+/* Lend the next segment: as take_from(). */
+int dfi__target_order_next(struct dfi_target *target);
+
+/* Whether dfi__target_order_next() may have a new result. */
+bool dfi__target_order_ready(struct dfi_target *target);
+
+/* See intake_ops. */
+int dfi__target_order_position(
+    const struct dfi_target *target, uint64_t *position);
+
+/* See pairs_ops.tend(). */
+int64_t dfi__target_order_tend(void *owner);
+
+#endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the helper of an ordered flow's target does about views: it ends one
+ * (O1), tells what its owner has (O3), and decides on the next one (O4). All
+ * targets try; the registry takes the first.
+ */
+#include "open_target_order.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "flows/members/seat_views.h"
+
+/* How long a helper tries, and how long after a failure it tries again. */
+#define TRY_NS (INT64_C(2) * NS_PER_S)
+#define AGAIN_NS (INT64_C(100) * NS_PER_MS)
+
+static int64_t soon(void)
+{
+	return clock_now_ns() + TRY_NS;
+}
+
+/* Whether the holder of a seat has a part in the end of the newest view. */
+static bool is_asked(
+    const struct seat_watch *seats, enum open_role role, uint32_t seat)
+{
+	const struct open_seat *at = &seats->seats.seats[role][seat];
+
+	return at->holder.incarnation &&
+	    at->revision < seats->views.cut_revision;
+}
+
+/* Whether it has done its part: a source has flushed, a target reported. */
+static const struct open_note *answer(
+    const struct seat_watch *seats, enum open_role role, uint32_t seat)
+{
+	return dfi__open_views_note(&seats->views,
+	    role == OPEN_SOURCE ? OPEN_KEY_FLUSH : OPEN_KEY_REPORT,
+	    seats->seats.seats[role][seat].holder.incarnation);
+}
+
+/* The first seat of a role that owes its part, or how many seats there are. */
+static uint32_t debtor(
+    const struct seat_watch *seats, enum open_role role, uint32_t from)
+{
+	while (from < seats->seats.n[role] &&
+	    (!is_asked(seats, role, from) || answer(seats, role, from)))
+		from++;
+	return from;
+}
+
+/* ---- The next view ------------------------------------------------------- */
+
+/* The counter that this target has in a view, or NULL. */
+static struct view_counter *counter_of(
+    struct target_order *order, uint64_t view)
+{
+	uint32_t i;
+
+	for (i = 0; i < 2; i++)
+		if (order->counters[i].view == view)
+			return &order->counters[i];
+	return NULL;
+}
+
+/* Free counters of views that are over, or that another target has. */
+static void free_old(
+    struct target_order *order, uint64_t newest, bool is_holder)
+{
+	struct view_counter *counter = order->counters;
+	uint32_t i;
+
+	for (i = 0; i < 2; i++, counter++) {
+		if (!counter->view || counter->view > newest ||
+		    (counter->view == newest && is_holder))
+			continue;
+		dfi__shared_counter_destroy(&counter->counter);
+		*counter = (struct view_counter){ .view = 0 };
+	}
+}
+
+static int make_counter(
+    struct open_target *open, uint64_t view, struct view_counter **counter)
+{
+	struct dfi_target *target = open->target;
+	char what[DFI_MAX_FLOW_NAME + 40];
+	int ret;
+
+	*counter = counter_of(open->order, view);
+	if (*counter)
+		return 0;
+	*counter = counter_of(open->order, 0);
+	snprintf(
+	    what, sizeof(what), "flow '%s': its counter", target->flow.name);
+	ret = dfi__shared_counter_create(target->dfi,
+	    (enum dfi_transport)target->flow.transport, what,
+	    open_view_first(view), &(*counter)->counter);
+	if (!ret)
+		(*counter)->view = view;
+	return ret;
+}
+
+/* Under the lock: the reports of all that are attached. NULL: no memory. */
+static struct open_reporter *collect(
+    const struct seat_watch *seats, uint32_t *n)
+{
+	const struct open_note *note;
+	struct open_reporter *reporters = calloc(
+	    (size_t)seats->seats.n[OPEN_TARGET] + 1, sizeof(*reporters));
+	uint32_t i;
+
+	*n = 0;
+	for (i = 0; reporters && i < seats->seats.n[OPEN_TARGET]; i++) {
+		if (!is_asked(seats, OPEN_TARGET, i))
+			continue;
+		note = answer(seats, OPEN_TARGET, i);
+		if (note)
+			reporters[(*n)++] = (struct open_reporter){
+				.target = note->incarnation,
+				.report = note->report,
+			};
+	}
+	return reporters;
+}
+
+/* Under the lock: what follows from the reports. NULL: no memory. */
+static uint8_t *decide(
+    const struct seat_watch *seats, struct open_view *view, size_t *size)
+{
+	uint32_t n = 0;
+	struct open_reporter *reporters = collect(seats, &n);
+	uint8_t *value = NULL;
+
+	if (reporters && dfi__open_view_decide(reporters, n, view))
+		value = dfi__open_view_encode(view, size);
+	free(reporters);
+	dfi__open_view_free(view);
+	return value;
+}
+
+/* O4: begin the view behind this one, if nobody has. */
+static int begin_next(struct open_target *open, uint64_t newest)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	struct open_view view = {
+		.number = newest + 1,
+		.holder = seats->incarnation,
+	};
+	struct endpoint holder = { .node = open->target->dfi->node };
+	struct view_counter *counter;
+	size_t size = 0;
+	uint8_t *value;
+	void *data;
+	int ret = make_counter(open, view.number, &counter);
+
+	if (ret < 0)
+		return ret;
+	holder.sequencer = counter->counter.published;
+	data = dfi__endpoint_encode(&holder, &view.counter_size);
+	if (!data)
+		return -ENOMEM;
+	view.counter = data;
+	pthread_mutex_lock(&seats->lock);
+	value = decide(seats, &view, &size);
+	pthread_mutex_unlock(&seats->lock);
+	ret = value
+	    ? dfi__seat_views_begin(seats, view.number, value, size, soon())
+	    : -ENOMEM;
+	free(data);
+	free(value);
+	if (!ret || ret == -EEXIST)
+		open->order->decided = newest;
+	return ret == -EEXIST ? 0 : ret;
+}
+
+/* ---- Errands --------------------------------------------------------------
+ */
+
+/* What there is to do, as the watch and the owner say. */
+struct errand {
+	uint64_t view;
+	bool leaves, begins, cuts, reports, counts;
+	bool is_holder;
+	enum open_role late_role;
+	uint32_t late; /* a seat to be evicted, or UINT32_MAX */
+	uint64_t late_holder;
+	struct endpoint holder; /* if it counts */
+	int64_t next;           /* when to look again */
+};
+
+static int64_t limit_ns(const struct open_target *open)
+{
+	return open->target->flow.evict_after_ms * (int64_t)NS_PER_MS;
+}
+
+/* Whether a segment has been missing for too long: who has its number? */
+static bool is_overdue(struct open_target *open, int64_t now)
+{
+	int64_t since = atomic_peek(&open->order->hole_since);
+
+	return since && limit_ns(open) && now - since >= limit_ns(open);
+}
+
+/* Under the lock, as the next ones: whom to evict, as it holds up the view. */
+static void find_late(
+    struct open_target *open, struct errand *errand, int64_t now)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	struct target_order *order = open->order;
+	int64_t limit = limit_ns(open);
+	uint32_t seat;
+
+	if (order->cut_view != errand->view) {
+		order->cut_view = errand->view;
+		order->cut_seen = now;
+	}
+	if (!limit || now - order->cut_seen < limit)
+		return;
+	seat = debtor(seats, OPEN_SOURCE, 0);
+	errand->late_role = OPEN_SOURCE;
+	if (seat == seats->seats.n[OPEN_SOURCE]) {
+		if (now - order->cut_seen < 2 * limit)
+			return;
+		errand->late_role = OPEN_TARGET;
+		seat = debtor(seats, OPEN_TARGET, 0);
+		if (seat == seats->seats.n[OPEN_TARGET])
+			return;
+	}
+	errand->late = seat;
+	errand->late_holder =
+	    seats->seats.seats[errand->late_role][seat].holder.incarnation;
+}
+
+static void at_cut(struct open_target *open, struct errand *errand, int64_t now)
+{
+	const struct seat_watch *seats = &open->pairs.seats;
+	struct target_order *order = open->order;
+
+	errand->reports = order->report_view == errand->view &&
+	    order->reports < errand->view;
+	errand->begins = order->decided < errand->view &&
+	    debtor(seats, OPEN_TARGET, 0) == seats->seats.n[OPEN_TARGET];
+	find_late(open, errand, now);
+}
+
+static struct errand next_errand(struct open_target *open, int64_t now)
+{
+	const struct seat_watch *seats = &open->pairs.seats;
+	const struct open_view *newest = &seats->views.newest;
+	struct target_order *order = open->order;
+	struct errand errand = {
+		.view = newest->number,
+		.late = UINT32_MAX,
+		.next = DEADLINE_NEVER,
+	};
+	uint32_t seat;
+
+	if (seats->seats.evicted)
+		return errand;
+	if (limit_ns(open))
+		errand.next = now + limit_ns(open) / 2;
+	errand.leaves = order->is_out;
+	errand.is_holder = newest->holder == seats->incarnation;
+	/* Only the helper changes these two back. */
+	errand.counts = errand.view &&
+	    (!open_views_is_cut(&seats->views) ||
+		seats->seats.begun < seats->views.cut_revision) &&
+	    dfi__seat_watch_finds(seats, OPEN_TARGET, newest->holder, &seat) &&
+	    !order->begun && order->counted != errand.view &&
+	    !dfi__endpoint_decode(
+		newest->counter, newest->counter_size, &errand.holder);
+	if (!errand.view)
+		errand.begins = true;
+	else if (open_views_is_cut(&seats->views))
+		at_cut(open, &errand, now);
+	else
+		errand.cuts = order->cut < errand.view &&
+		    (order->wants_cut == errand.view || is_overdue(open, now) ||
+			!dfi__seat_watch_finds(
+			    seats, OPEN_TARGET, newest->holder, &seat));
+	return errand;
+}
+
+static int report(struct open_target *open, uint64_t view)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	struct target_order *order = open->order;
+	uint8_t *value;
+	size_t size;
+	int ret;
+
+	pthread_mutex_lock(&seats->lock);
+	size = order->report_size;
+	value = malloc(size);
+	if (value)
+		memcpy(value, order->report, size);
+	pthread_mutex_unlock(&seats->lock);
+	ret = value ? dfi__seat_views_report(seats, view, value, size, soon())
+		    : -ENOMEM;
+	free(value);
+	if (!ret)
+		order->reports = view;
+	return ret;
+}
+
+static int cut(struct open_target *open, uint64_t view)
+{
+	int ret = dfi__seat_views_cut(&open->pairs.seats, view, soon());
+
+	if (!ret)
+		open->order->cut = view;
+	return ret;
+}
+
+/* J1: look at the counter, for an owner that has to know where it begins. */
+static int count(struct open_target *open, const struct errand *errand)
+{
+	struct dfi_target *target = open->target;
+	struct target_order *order = open->order;
+	struct shared_counter_user counter = { .remote = NULL };
+	int ret = dfi__shared_counter_open(target->dfi,
+	    (enum dfi_transport)target->flow.transport, &errand->holder.node,
+	    &errand->holder.sequencer, WAIT_LIMIT(soon()), &counter);
+
+	if (ret < 0)
+		return ret;
+	target_order_lock(order);
+	order->count = shared_counter_next(&counter);
+	order->counted = errand->view;
+	target_order_unlock(order);
+	pthread_mutex_lock(&open->pairs.seats.lock);
+	seat_watch_call(&open->pairs.seats);
+	pthread_mutex_unlock(&open->pairs.seats.lock);
+	dfi__shared_counter_close(&counter);
+	return 0;
+}
+
+static int run(struct open_target *open, const struct errand *errand)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	int ret = 0;
+
+	if (errand->leaves)
+		return dfi__seat_watch_evict(seats, OPEN_TARGET,
+		    seats->seats.own_seat, seats->incarnation, soon());
+	/* The others may fail because of that one. */
+	if (errand->late != UINT32_MAX)
+		ret = dfi__seat_watch_evict(seats, errand->late_role,
+		    errand->late, errand->late_holder, soon());
+	if (!ret && errand->cuts)
+		ret = cut(open, errand->view);
+	if (!ret && errand->counts)
+		ret = count(open, errand);
+	if (!ret && errand->reports)
+		ret = report(open, errand->view);
+	if (!ret && errand->begins)
+		ret = begin_next(open, errand->view);
+	return ret;
+}
+
+int64_t dfi__target_order_tend(void *owner)
+{
+	struct open_target *open = owner;
+	struct target_order *order = open->order;
+	int64_t now = clock_now_ns();
+	struct errand errand;
+	uint64_t reported;
+
+	dfi__target_order_help(open);
+	pthread_mutex_lock(&open->pairs.seats.lock);
+	errand = next_errand(open, now);
+	pthread_mutex_unlock(&open->pairs.seats.lock);
+	free_old(order, errand.view, errand.is_holder);
+	reported = order->reports;
+	if (reported && reported < errand.view) {
+		dfi__seat_views_forget(&open->pairs.seats, reported);
+		order->reports = 0;
+	}
+	if (run(open, &errand) < 0)
+		return now + AGAIN_NS;
+	return errand.next;
+}
