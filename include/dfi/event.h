@@ -39,6 +39,8 @@ enum dfi_event_type {
 	DFI_LEAVING,
 	/* With replay: a source closes, and waits for dfi_target_ack(). */
 	DFI_ACK_DUE,
+	/* With replay: a source that was lost does not return (open_flow.h). */
+	DFI_GIVEN_UP,
 };
 
 struct dfi_event {

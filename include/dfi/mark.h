@@ -48,6 +48,7 @@ DFI_API int dfi_source_mark(struct dfi_source *source, uint64_t value);
  * that have not ended, among what was consumed or passed so far; 0 before all
  * have marked. It never falls. Behind the tuples that were consumed last, a
  * source may be further. In a combiner flow, the mark that all have passed.
+ * With DFI_ON_LOSS_REPLAY a source that is lost counts until it is given up.
  */
 DFI_API int dfi_target_watermark(
     const struct dfi_target *target, uint64_t *value);

@@ -84,7 +84,14 @@ struct dfi_open_attr {
 	/* With DFI_ON_LOSS_REPLAY: the field of the input position; else NULL.
 	 */
 	const char *input_position;
-	uint64_t reserved[5]; /* 0 */
+	/*
+	 * With DFI_ON_LOSS_REPLAY: how long a source that was lost may take to
+	 * return, from when a target has consumed all that had come of it. Then
+	 * it is given up: dfi_flow_give_up(). 0: for ever.
+	 */
+	uint32_t return_timeout_ms;
+	uint32_t unused;      /* 0 */
+	uint64_t reserved[4]; /* 0 */
 };
 
 #define DFI_MAX_PARTITIONS 16384u
@@ -119,6 +126,18 @@ DFI_API int dfi_flow_finish(struct dfi *dfi, const char *name);
  */
 DFI_API int dfi_flow_assign(
     struct dfi *dfi, const char *name, const uint32_t *owners, uint32_t n);
+
+/*
+ * With DFI_ON_LOSS_REPLAY: say that the source that was lost in this seat does
+ * not return. Its targets get DFI_GIVEN_UP (event.h), and their watermarks wait
+ * for it no more. Who takes the seat later is a new source for them, also if
+ * it goes on with the input. Before that, and without such a call, a seat waits
+ * as open.return_timeout_ms says, or until dfi_flow_finish(). -EBUSY: somebody
+ * holds the seat. -ENOENT: there is no such flow. -EPROTOTYPE: no replay.
+ * -ERANGE: no such seat. -EPERM: as dfi_flow_finish().
+ */
+DFI_API int dfi_flow_give_up(
+    struct dfi *dfi, const char *name, uint32_t source);
 
 /* The number of the seat, in any flow. Owner thread only. */
 DFI_API int dfi_source_seat(const struct dfi_source *source);

@@ -313,7 +313,7 @@ static int read_header(
 			return ret;
 	}
 	if (g->parts & SEGMENT_INPUTS) {
-		ret = read_inputs(reader, header, footer_used(state));
+		ret = read_inputs(reader, header, footer_tuple_bytes(state));
 		if (ret < 0)
 			return ret;
 	}

@@ -99,7 +99,7 @@ void dfi__writer_fill_header(
 		header->table = writer->table;
 	if (g->parts & SEGMENT_INPUTS) {
 		header->global = writer->global;
-		header->records = used;
+		header->records = used == FOOTER_MARK ? 0 : used;
 		header->input = writer->input;
 		header->settled = writer->settled;
 	}

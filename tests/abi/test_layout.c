@@ -243,7 +243,9 @@ static void pin_flow_attributes(void)
 	PIN(dfi_open_attr, partitions, 20, 4);
 	PIN(dfi_open_attr, hold_bytes, 24, 8);
 	PIN(dfi_open_attr, input_position, 32, 8);
-	PIN(dfi_open_attr, reserved, 40, 40);
+	PIN(dfi_open_attr, return_timeout_ms, 40, 4);
+	PIN(dfi_open_attr, unused, 44, 4);
+	PIN(dfi_open_attr, reserved, 48, 32);
 }
 
 static void pin_flow_needs(void)

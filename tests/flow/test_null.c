@@ -92,6 +92,8 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_flow_estimate(dfi, NULL, &out.estimate), "attr is NULL")        \
 	X(dfi_flow_estimate(dfi, &flow_attr, NULL), "estimate is NULL")       \
 	X(dfi_flow_finish(NULL, "f"), "context")                              \
+	X(dfi_flow_give_up(NULL, "f", 0), "context")                          \
+	X(dfi_flow_give_up(dfi, NULL, 0), "name is NULL")                     \
 	X(dfi_flow_assign(NULL, "f", NULL, 0), "context")                     \
 	X(dfi_flow_assign(dfi, NULL, NULL, 0), "name is NULL")                \
 	X(dfi_flow_finish(dfi, NULL), "name is NULL")                         \

@@ -356,7 +356,6 @@ Test(replay, is_refused_where_this_version_has_none)
 	open_worker(&worker, 0);
 	work_until_held(&worker, PARTITIONS);
 	source = open_at(0);
-	assert_error(dfi_source_mark(source, 1), -EOPNOTSUPP, "mark");
 	close_source(source, &worker, 1);
 	finish(&worker, 1);
 }

@@ -89,6 +89,7 @@ static void make_plan(struct sim *sim)
 	plan->calm_at = from_to(sim, 1000, 20000);
 	plan->handover = sim_chance(sim, 60) ? from_to(sim, 500, 4000) : 0;
 	plan->give_up = sim_chance(sim, 20) ? 50 : 0;
+	plan->return_after = sim_chance(sim, 50) ? from_to(sim, 100, 4000) : 0;
 	plan->evict = sim_chance(sim, 70);
 	if (plan->replay && sim_chance(sim, 30))
 		plan->routing = sim_chance(sim, 50) ? SIM_ANY : SIM_DIRECT;
@@ -207,6 +208,26 @@ static void assign(struct sim *sim)
 	sim->counts.assigned++;
 }
 
+void sim_give_up(struct sim *sim, uint32_t source)
+{
+	struct sim_change change = { .there = true, .owner = SIM_ENDS };
+
+	change.key.kind = OPEN_KEY_GIVEN_UP;
+	change.key.source = source;
+	sim_put(sim, &change);
+}
+
+/* The application gives up those that do not return, if nobody else does. */
+static void give_up(struct sim *sim)
+{
+	uint32_t s = (uint32_t)sim_below(sim, sim->plan.n_sources);
+	struct open_key key = sim_seat_key(OPEN_SOURCE, s);
+
+	if (sim->plan.replay && !sim->plan.return_after && sim->given_up[s] &&
+	    !sim_key_is_there(sim, &key) && sim->n_changes < SIM_CHANGES / 2)
+		sim_give_up(sim, s);
+}
+
 static void fault(struct sim *sim)
 {
 	enum open_role role = sim_chance(sim, 50) ? OPEN_SOURCE : OPEN_TARGET;
@@ -214,6 +235,7 @@ static void fault(struct sim *sim)
 
 	sim->fault_at = sim->now + from_to(sim, 1, sim->plan.fault_pause);
 	start_source(sim);
+	give_up(sim);
 	/* With direct routing each seat is wanted. */
 	if (staying_targets(sim) == 0 || sim->plan.routing == SIM_DIRECT ||
 	    (!sim->calm && sim_chance(sim, 30)))

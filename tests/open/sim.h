@@ -155,7 +155,8 @@ struct sim_end {
 			struct keyed_target core;
 			struct open_watermark watermark;
 			struct open_inputs inputs[SIM_SOURCES];
-			uint64_t lows[SIM_SOURCES]; /* without keys */
+			uint64_t lows[SIM_SOURCES];    /* without keys */
+			uint64_t lost_at[SIM_SOURCES]; /* 0: nobody is */
 			uint64_t memory[128];
 			uint64_t inputs_memory[SIM_SOURCES][2 * SIM_PARTITIONS];
 			struct open_marker markers[SIM_SOURCES];
@@ -181,7 +182,8 @@ struct sim_counts {
 	uint64_t runs, steps, changes, tuples, tables, moves, waited, evicted,
 	    overdue;
 	uint64_t killed_sources, killed_targets, stopped, left;
-	uint64_t taken_back, filtered, refused, resumed, dropped, rests;
+	uint64_t taken_back, filtered, refused, resumed, dropped, rests,
+	    released;
 	uint64_t low_resumed, late, idle, marks, held_back, unaligned, assigned,
 	    given_up;
 };
@@ -198,8 +200,9 @@ struct sim_plan {
 	unsigned n_keys; /* partitions that tuples are of */
 	unsigned store;  /* percent of chances to store that are taken */
 	bool replay, align;
-	unsigned give_up; /* percent of sources that die */
-	bool evict;       /* also whoever is not overdue */
+	unsigned give_up;      /* percent of sources that die for good */
+	uint64_t return_after; /* 0: the application gives them up */
+	bool evict;            /* also whoever is not overdue */
 	uint64_t lag, step, fault_pause, calm_at, idle, deadline, handover;
 };
 
@@ -225,7 +228,7 @@ struct sim {
 	/* Of each source's seat. */
 	uint64_t pushed[SIM_SOURCES]; /* the highest position ever */
 	bool ended[SIM_SOURCES];
-	bool given_up[SIM_SOURCES]; /* R7: it does not return */
+	bool given_up[SIM_SOURCES]; /* it does not return */
 	/* The store, which the targets share. */
 	uint64_t epochs[SIM_PARTITIONS];
 	uint64_t stored[SIM_PARTITIONS][SIM_SOURCES];
@@ -250,6 +253,9 @@ bool sim_chance(struct sim *sim, unsigned percent);
 /* Or the seat of a target with direct routing, or 0 with any. */
 uint32_t sim_partition(
     const struct sim *sim, uint32_t source, uint64_t position);
+
+/* sim.c: R7: whoever was lost in that seat is given up. */
+void sim_give_up(struct sim *sim, uint32_t source);
 
 /* sim_registry.c */
 struct sim_change *sim_key(struct sim *sim, const struct open_key *key);

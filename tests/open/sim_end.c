@@ -96,6 +96,11 @@ static void see(struct sim_end *end, const struct sim_change *change)
 	case OPEN_KEY_REPORT:
 	case OPEN_KEY_VIEW:
 		break;
+	case OPEN_KEY_GIVEN_UP:
+		if (change->there)
+			dfi__open_seats_give_up(
+			    &end->seats, change->key.source, change->revision);
+		break;
 	case OPEN_KEY_HAND:
 		if (change->there &&
 		    dfi__open_hand_decode(change->value,

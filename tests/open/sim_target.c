@@ -73,6 +73,7 @@ static void join(struct sim_end *end, uint32_t source)
 		end->t.excuses[source] = end->t.watermark.value;
 	}
 	end->t.joined[source] = true;
+	end->t.lost_at[source] = 0;
 	dfi__open_watermark_join(&end->t.watermark, source, now(end));
 	check_watermark(end);
 }
@@ -93,6 +94,9 @@ static void unmake(struct sim_end *end, struct sim_pair *pair)
 		dfi__open_watermark_ended(&end->t.watermark, source);
 	else
 		dfi__open_watermark_lost(&end->t.watermark, source);
+	end->t.lost_at[source] = pair->pair.state == OPEN_PAIR_ENDED
+	    ? 0
+	    : end->sim->now;
 	check_watermark(end);
 }
 
@@ -409,9 +413,14 @@ static bool consume(struct sim_end *end)
 		uint32_t source = (uint32_t)((first + i) % SIM_SOURCES);
 		struct sim_pair *pair = &end->t.pairs[end->t.queue[source][0]];
 
-		if (end->sim->given_up[source] && !end->t.n_queue[source]) {
+		if (end->t.lost_at[source] && !end->t.n_queue[source] &&
+		    open_seat_is_given_up(&end->seats, source, false)) {
 			dfi__open_watermark_given_up(&end->t.watermark, source);
 			check_watermark(end);
+			/* Who comes is a new source. */
+			end->t.joined[source] = false;
+			end->t.lost_at[source] = 0;
+			end->sim->counts.released++;
 		}
 		/* M5: the seat's next ring when this one is empty. */
 		if (!end->t.n_queue[source] ||
@@ -596,6 +605,25 @@ static bool evict_overdue(struct sim_end *end)
 	return false;
 }
 
+/* R7: a source that has not returned in time. */
+static bool give_up(struct sim_end *end)
+{
+	const struct sim_plan *plan = &end->sim->plan;
+	uint32_t s;
+
+	for (s = 0; plan->replay && plan->return_after && s < SIM_SOURCES; s++)
+		if (end->t.lost_at[s] &&
+		    end->sim->now - end->t.lost_at[s] >= plan->return_after &&
+		    !end->seats.seats[OPEN_SOURCE][s].holder.incarnation &&
+		    !end->seats.seats[OPEN_SOURCE][s].given_up) {
+			/* Not again, whatever becomes of this one. */
+			end->t.lost_at[s] = end->sim->now;
+			sim_give_up(end->sim, s);
+			return true;
+		}
+	return false;
+}
+
 static bool leave(struct sim_end *end)
 {
 	struct sim *sim = end->sim;
@@ -631,7 +659,7 @@ void sim_target_act(struct sim_end *end)
 {
 	static bool (*const acts[])(struct sim_end * end) = { consume,
 		get_event, hand_over, publish, store_some, acknowledge, leave,
-		evict_overdue };
+		evict_overdue, give_up };
 	enum {
 		N = sizeof(acts) / sizeof(acts[0])
 	};

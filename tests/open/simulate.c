@@ -85,6 +85,7 @@ static const struct {
 	COUNT(unaligned),
 	COUNT(assigned),
 	COUNT(given_up),
+	COUNT(released),
 };
 #define N_COUNTS (sizeof(counts) / sizeof(counts[0]))
 

@@ -152,6 +152,8 @@ static void expect_key(const struct open_key *key, const char *text)
 Test(open_keys, what_is_written_is_read)
 {
 	expect_key(&(struct open_key){ .kind = OPEN_KEY_ASSIGN }, "assign");
+	expect_key(&(struct open_key){ .kind = OPEN_KEY_GIVEN_UP, .source = 1 },
+	    "given-up/1");
 	expect_key(
 	    &(struct open_key){
 		.kind = OPEN_KEY_HAND, .target = 2, .incarnation = 77 },

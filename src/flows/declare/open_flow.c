@@ -30,6 +30,7 @@ static int check_closed(
 	    : attr->partitions                 ? "partitions"
 	    : attr->hold_bytes                 ? "hold_bytes"
 	    : attr->input_position             ? "input_position"
+	    : attr->return_timeout_ms          ? "return_timeout_ms"
 					       : NULL;
 
 	return member ? dfi__fail(-EINVAL,
@@ -278,11 +279,11 @@ static int check_loss(struct flow *flow, const struct dfi_flow_attr *attr)
 		    flow->name, open->on_loss);
 	if (open->on_loss == DFI_ON_LOSS_REPLAY)
 		return check_replay(flow, attr);
-	return open->input_position
+	return open->input_position || open->return_timeout_ms
 	    ? dfi__fail(-EINVAL,
-		  "flow '%s': open.input_position is for "
-		  "DFI_ON_LOSS_REPLAY: set open.on_loss to that, or leave it "
-		  "NULL",
+		  "flow '%s': open.input_position and "
+		  "open.return_timeout_ms are for DFI_ON_LOSS_REPLAY: set "
+		  "open.on_loss to that, or leave them NULL and 0",
 		  flow->name)
 	    : 0;
 }
@@ -314,7 +315,8 @@ int dfi__open_declare(
 	const struct dfi_open_attr *open = &attr->open;
 	int ret;
 
-	if (memcmp(open->reserved, none.reserved, sizeof(none.reserved)) != 0)
+	if (open->unused ||
+	    memcmp(open->reserved, none.reserved, sizeof(none.reserved)) != 0)
 		return dfi__fail(-E2BIG,
 		    "flow '%s': dfi_flow_attr.open.reserved is not 0: set it "
 		    "to 0, or use a newer library that knows the member",
@@ -350,6 +352,7 @@ int dfi__open_declare(
 						      : 1;
 	flow->on_loss = open->on_loss;
 	flow->evict_after_ms = open->evict_after_ms;
+	flow->return_timeout_ms = open->return_timeout_ms;
 	return ret;
 }
 
@@ -427,6 +430,72 @@ int dfi_flow_finish(struct dfi *dfi, const char *name)
 	ret = check_finish(dfi, &flow);
 	if (!ret)
 		ret = finish(dfi, &flow, deadline);
+	dfi__flow_free(&flow);
+	return dfi__error_keep(ret);
+}
+
+/* ---- Sources that do not return ------------------------------------------ */
+
+static int check_give_up(
+    const struct dfi *dfi, const struct flow *flow, uint32_t source)
+{
+	if (!flow->input_position)
+		return dfi__fail(-EPROTOTYPE,
+		    "flow '%s' was not created with DFI_ON_LOSS_REPLAY: it "
+		    "waits for no source that was lost",
+		    flow->name);
+	if (source >= flow->n_sources)
+		return dfi__fail(-ERANGE,
+		    "flow '%s': source %u: the flow has the seats 0 to %u",
+		    flow->name, source, flow->n_sources - 1);
+	return check_creator(dfi, flow, "gives up its sources");
+}
+
+static int give_up(
+    struct dfi *dfi, const struct flow *flow, uint32_t source, int64_t deadline)
+{
+	struct open_key open = { .kind = OPEN_KEY_SOURCE, .source = source };
+	struct registry_value value;
+	char key[KEY_SIZE];
+	size_t n;
+	int ret;
+
+	dfi__flow_prefix(key, flow);
+	n = strlen(key);
+	dfi__open_key_write(key + n, &open);
+	ret = dfi__client_get(dfi->registry, key, deadline, &value);
+	if (!ret) {
+		dfi__registry_value_free(&value);
+		return dfi__fail(-EBUSY,
+		    "flow '%s': source %u is attached: only one that was lost "
+		    "can be given up",
+		    flow->name, source);
+	}
+	if (ret != -ENOENT)
+		return dfi__fail_within(ret, "flow '%s'", flow->name);
+	open.kind = OPEN_KEY_GIVEN_UP;
+	dfi__open_key_write(key + n, &open);
+	ret = dfi__client_put(dfi->registry, key, "", 0, 0, deadline, NULL);
+	return ret < 0 ? dfi__fail_within(ret, "flow '%s'", flow->name) : 0;
+}
+
+int dfi_flow_give_up(struct dfi *dfi, const char *name, uint32_t source)
+{
+	struct flow flow;
+	int64_t deadline;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret)
+		ret = dfi__flow_check_name(name);
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, 0);
+	ret = get_flow(dfi, name, deadline, &flow);
+	if (ret < 0)
+		return dfi__error_keep(ret);
+	ret = check_give_up(dfi, &flow, source);
+	if (!ret)
+		ret = give_up(dfi, &flow, source, deadline);
 	dfi__flow_free(&flow);
 	return dfi__error_keep(ret);
 }

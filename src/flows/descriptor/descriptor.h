@@ -84,6 +84,7 @@ struct flow {
 	uint64_t hold_bytes; /* likewise */
 	/* With replay: 1 + the index of its field in the schema; or 0. */
 	uint32_t input_position;
+	uint32_t return_timeout_ms; /* likewise; 0: none */
 	struct node creator;
 	/* The part that this struct describes. Not published. */
 	struct flow_part part;

@@ -35,7 +35,7 @@
 	DO(combining) DO(combining_bytes) DO(fan_in) \
 	DO(membership) DO(min_sources) DO(min_targets) DO(on_loss) \
 	DO(evict_after_ms) DO(partitions) DO(hold_bytes) \
-	DO(input_position)
+	DO(input_position) DO(return_timeout_ms)
 /* clang-format on */
 
 /* It also depends on the header that segments have. */
@@ -226,7 +226,8 @@ static bool replay_is_sane(const struct flow *flow)
 	uint32_t field = flow->input_position;
 
 	if (flow->on_loss != DFI_ON_LOSS_REPLAY)
-		return flow->on_loss <= DFI_ON_LOSS_DROP && !field;
+		return flow->on_loss <= DFI_ON_LOSS_DROP && !field &&
+		    !flow->return_timeout_ms;
 	return flow->kind == DFI_SHUFFLE && flow->goal == DFI_BANDWIDTH &&
 	    flow->partitions <= DFI_MAX_REPLAY_PARTITIONS && field &&
 	    field <= flow->schema->n_fields &&
@@ -239,7 +240,7 @@ static bool membership_is_sane(const struct flow *flow)
 		return !flow->min_sources && !flow->min_targets &&
 		    !flow->on_loss && !flow->evict_after_ms &&
 		    !flow->partitions && !flow->hold_bytes &&
-		    !flow->input_position;
+		    !flow->input_position && !flow->return_timeout_ms;
 	if (flow->membership != DFI_MEMBERS_OPEN ||
 	    flow->min_targets > flow->n_targets ||
 	    flow->min_sources > flow->n_sources || !replay_is_sane(flow))

@@ -68,7 +68,7 @@ int dfi__marks_open(
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
 	}
 	dfi__open_watermark_init(&marks->watermark, n_sources,
-	    target->flags & DFI_ALIGN, false,
+	    target->flags & DFI_ALIGN, target->flow.input_position != 0,
 	    idle_after_ms * (int64_t)NS_PER_MS, marks->of);
 	marks->idle_due = DEADLINE_NEVER;
 	for (i = 0; are_there && i < n_sources; i++)

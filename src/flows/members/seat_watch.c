@@ -248,7 +248,11 @@ static void see_key(
 	else if (watch->flow->ordered && event->type == REGISTRY_PUT)
 		dfi__open_views_see(&watch->views, &key, event->data,
 		    event->size, event->revision);
-	else if (watch->tables)
+	else if (key.kind == OPEN_KEY_GIVEN_UP) {
+		if (event->type == REGISTRY_PUT)
+			dfi__open_seats_give_up(
+			    &watch->seats, key.source, event->revision);
+	} else if (watch->tables)
 		dfi__tables_watch_see(watch, &key, event);
 }
 

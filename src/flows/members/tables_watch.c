@@ -350,6 +350,18 @@ void dfi__tables_watch_withdraw(struct seat_watch *watch, uint32_t source)
 	dfi__client_forget(watch->dfi->registry, key);
 }
 
+/* No lease: others may not have seen it yet when this one ends. */
+int dfi__tables_watch_give_up(struct seat_watch *watch, uint32_t source)
+{
+	char key[KEY_SIZE];
+
+	write_key(watch,
+	    &(struct open_key){ .kind = OPEN_KEY_GIVEN_UP, .source = source },
+	    key);
+	return again(dfi__client_put(watch->dfi->registry, key, "", 0, 0,
+	    clock_now_ns() + ANSWER_NS, NULL));
+}
+
 bool dfi__tables_watch_leave(struct seat_watch *watch)
 {
 	const struct open_seats *seats = &watch->seats;

@@ -53,4 +53,8 @@ int dfi__tables_watch_positions(struct seat_watch *watch, uint32_t source,
     const uint8_t *bytes, size_t size);
 void dfi__tables_watch_withdraw(struct seat_watch *watch, uint32_t source);
 
+/* Say that the source that was lost in this seat does not return (R7). The same
+ * errors. */
+int dfi__tables_watch_give_up(struct seat_watch *watch, uint32_t source);
+
 #endif

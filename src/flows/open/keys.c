@@ -19,6 +19,9 @@ void dfi__open_key_write(char text[OPEN_KEY_SIZE], const struct open_key *key)
 		snprintf(text, OPEN_KEY_SIZE, "flushes/%" PRIu64 "/%" PRIu64,
 		    key->number, key->incarnation);
 		break;
+	case OPEN_KEY_GIVEN_UP:
+		snprintf(text, OPEN_KEY_SIZE, "given-up/%" PRIu32, key->source);
+		break;
 	case OPEN_KEY_HAND:
 		snprintf(text, OPEN_KEY_SIZE, "hand/%" PRIu32 "/%" PRIu64,
 		    key->target, key->incarnation);
@@ -129,6 +132,9 @@ bool dfi__open_key_read(const char *text, uint32_t n_sources,
 	} else if (begins(text, "flushes/", &end)) {
 		key->kind = OPEN_KEY_FLUSH;
 		end = read_note(end, key);
+	} else if (begins(text, "given-up/", &end)) {
+		key->kind = OPEN_KEY_GIVEN_UP;
+		end = read_seat(end, n_sources, &key->source);
 	} else if (begins(text, "hand/", &end)) {
 		key->kind = OPEN_KEY_HAND;
 		end = read_target(end, n_targets, key);

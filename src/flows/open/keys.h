@@ -14,6 +14,7 @@ enum open_key_kind {
 	OPEN_KEY_ASSIGN = 1, /* assign */
 	OPEN_KEY_CUT,        /* cuts/<number> */
 	OPEN_KEY_FLUSH,      /* flushes/<number>/<incarnation> */
+	OPEN_KEY_GIVEN_UP,   /* given-up/<source> */
 	OPEN_KEY_HAND,       /* hand/<target>/<incarnation> */
 	OPEN_KEY_PAIR,       /* pairs/<target>/<incarnation>/<source> */
 	OPEN_KEY_REPORT,     /* reports/<number>/<incarnation> */

@@ -50,7 +50,8 @@ static void leave(struct open_seats *seats, enum open_role role, uint32_t seat,
 
 	if (!incarnation)
 		return;
-	memset(at, 0, sizeof(*at));
+	memset(&at->holder, 0, sizeof(at->holder));
+	at->revision = 0;
 	seats->n_attached[role]--;
 	if (is_own(seats, role, seat, incarnation)) {
 		seats->evicted = true;
@@ -69,7 +70,8 @@ static void join(struct open_seats *seats, enum open_role role, uint32_t seat,
 	bool own = is_own(seats, role, seat, holder->incarnation);
 
 	at->holder = *holder;
-	at->revision = revision;
+	at->revision = at->taken = revision;
+	at->given_up = false;
 	seats->n_attached[role]++;
 	if (own)
 		seats->begun = revision;
@@ -91,6 +93,15 @@ void dfi__open_seats_put(struct open_seats *seats, enum open_role role,
 	}
 	leave(seats, role, seat, events);
 	join(seats, role, seat, holder, revision, events);
+}
+
+void dfi__open_seats_give_up(
+    struct open_seats *seats, uint32_t source, uint64_t revision)
+{
+	struct open_seat *at = &seats->seats[OPEN_SOURCE][source];
+
+	if (!at->holder.incarnation && revision > at->taken)
+		at->given_up = true;
 }
 
 void dfi__open_seats_delete(struct open_seats *seats, enum open_role role,

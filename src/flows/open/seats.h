@@ -28,6 +28,8 @@ struct open_holder {
 struct open_seat {
 	struct open_holder holder; /* incarnation 0: nobody */
 	uint64_t revision;         /* of the change by which it took the seat */
+	uint64_t taken;            /* the same of the last one who did */
+	bool given_up;             /* who held it last does not return (R7) */
 };
 
 struct open_seats {
@@ -94,6 +96,14 @@ void dfi__open_seats_put(struct open_seats *seats, enum open_role role,
 void dfi__open_seats_will_leave(
     struct open_seats *seats, uint32_t seat, uint64_t incarnation);
 
+/*
+ * The key that gives up a source's seat was put, by a change of this revision:
+ * its last holder does not return. It counts for nobody who takes the seat
+ * later, or holds it.
+ */
+void dfi__open_seats_give_up(
+    struct open_seats *seats, uint32_t source, uint64_t revision);
+
 /* The key of a seat is gone. */
 void dfi__open_seats_delete(struct open_seats *seats, enum open_role role,
     uint32_t seat, struct open_events *events);
@@ -104,6 +114,15 @@ static inline bool open_seat_is(const struct open_seats *seats,
 {
 	return incarnation &&
 	    seats->seats[role][seat].holder.incarnation == incarnation;
+}
+
+/* Whether nobody holds a source's seat, and who held it last is given up. */
+static inline bool open_seat_is_given_up(
+    const struct open_seats *seats, uint32_t source, bool finished)
+{
+	const struct open_seat *seat = &seats->seats[OPEN_SOURCE][source];
+
+	return !seat->holder.incarnation && (seat->given_up || finished);
 }
 
 /* Whether a target is attached in the seat, and does not leave. */

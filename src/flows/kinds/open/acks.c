@@ -32,13 +32,15 @@ int dfi__acks_open(struct dfi_target *target)
 		if (flow->partitions)
 			dfi__router_init(&acks->router, flow, 0);
 		acks->of = calloc(flow->n_sources, sizeof(acks->of[0]));
+		acks->lost = calloc(flow->n_sources, sizeof(acks->lost[0]));
 		acks->lows = calloc(flow->n_sources, sizeof(acks->lows[0]));
 		acks->holders = calloc(
 		    flow->n_sources, sizeof(acks->holders[0]));
 		acks->memory = calloc(flow->n_sources,
 		    dfi__open_inputs_size(flow->partitions) + 1);
 	}
-	return acks && acks->of && acks->lows && acks->holders && acks->memory
+	return acks && acks->of && acks->lost && acks->lows && acks->holders &&
+		acks->memory
 	    ? 0
 	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
 }
@@ -48,6 +50,7 @@ void dfi__acks_free(struct acks *acks)
 	if (!acks)
 		return;
 	free(acks->of);
+	free(acks->lost);
 	free(acks->lows);
 	free(acks->holders);
 	free(acks->memory);
@@ -76,6 +79,7 @@ bool dfi__acks_is_known(const struct acks *acks, uint32_t source)
 void dfi__acks_join(struct open_target *open, struct taken *taken)
 {
 	(void)dfi__acks_of(open->acks, taken->seat);
+	open->acks->lost[taken->seat] = (struct lost){ 0 };
 	/* No credit on release. */
 	taken->end->readers[0].batch = UINT32_MAX;
 }

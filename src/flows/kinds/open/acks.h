@@ -20,6 +20,15 @@ struct acks {
 	char *memory;           /* of these */
 	/* Without keys, of each: all up to here is acknowledged (R8). */
 	_Atomic uint64_t *lows;
+	/*
+	 * Of each seat: who was lost there last, and when all of it was
+	 * consumed, or INT64_MAX: it is given up; 0: nobody, or it has
+	 * returned (R7). The lock protects it.
+	 */
+	struct lost {
+		uint64_t incarnation;
+		int64_t at;
+	} * lost;
 	/* For the helper (acks_report.c): */
 	bool reports; /* of what is acknowledged, to sources, are due */
 	/* Without keys: of each seat, the last holder that got one. */
@@ -70,5 +79,14 @@ void dfi__acks_call(struct acks *acks);
 int dfi__acks_report(struct acks *acks, const struct keyed_target *state);
 int64_t dfi__acks_tend(struct acks *acks);
 void dfi__acks_withdraw(struct acks *acks);
+
+/*
+ * R7. lost: a source's pair was retired, as it was lost. give_up: on the
+ * helper: when the next one is due. gave_up: under the lock: the incarnation of
+ * the one that was lost in this seat if it is given up now, or 0. Once.
+ */
+void dfi__acks_lost(struct open_target *open, const struct taken *taken);
+int64_t dfi__acks_give_up(struct acks *acks);
+uint64_t dfi__acks_gave_up(struct open_target *open, uint32_t source);
 
 #endif

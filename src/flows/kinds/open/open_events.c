@@ -33,6 +33,17 @@ void dfi__open_add_event(struct open_target *open, uint32_t type,
 		    });
 }
 
+void dfi__open_add_given_up(
+    struct open_target *open, uint32_t seat, uint64_t incarnation)
+{
+	push_event(open,
+	    &(struct dfi_event){
+		.type = DFI_GIVEN_UP,
+		.seat = seat,
+		.incarnation = incarnation,
+	    });
+}
+
 void dfi__open_add_mark(struct open_target *open)
 {
 	const struct open_watermark *watermark =

@@ -38,8 +38,11 @@ int dfi__open_mark_end(struct dfi_source *source, uint32_t seat)
 	ret = writer_credit(&end->rings[0]);
 	if (!ret)
 		return 0;
-	if (ret > 0)
+	if (ret > 0) {
+		if (open_source(source)->keyed)
+			replay_set_input(source, end);
 		ret = publish(end, source->marked);
+	}
 	return ret < 0 ? dfi__open_lose(source, seat) : 1;
 }
 
@@ -127,11 +130,6 @@ int dfi__open_mark(struct dfi_source *source, uint64_t mark)
 {
 	int ret;
 
-	if (source->flow.input_position)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': %s %u: mark: in this version sources of flows "
-		    "with DFI_ON_LOSS_REPLAY have no marks",
-		    source->flow.name, SOURCE_ID(source));
 	keyed_enter(open_source(source));
 	ret = mark_all(source, mark);
 	keyed_leave(open_source(source));

@@ -31,9 +31,14 @@ void dfi__open_target_retire(
 	if (!open->target->marks)
 		dfi__open_fold_release(open, &taken);
 	else if (!open->order &&
-	    dfi__open_watermark_ended(
-		&open->target->marks->watermark, taken.seat))
+	    (type == DFI_ENDED
+		    ? dfi__open_watermark_ended(
+			  &open->target->marks->watermark, taken.seat)
+		    : dfi__open_watermark_lost(
+			  &open->target->marks->watermark, taken.seat)))
 		dfi__open_risen(open);
+	if (type == DFI_LOST)
+		dfi__acks_lost(open, &taken);
 	target_give_back(taken.end);
 	dfi__target_withdraw(taken.end);
 	open->taken[i] = open->taken[--open->n_taken];
@@ -62,6 +67,18 @@ static void note_lost(struct dfi_target *target, int err, const char *text)
 		dfi__open_fold_lose(target);
 }
 
+/* Under the lock: a source that was lost is given up (R7). */
+static void give_up(struct open_target *open, uint32_t seat)
+{
+	uint64_t incarnation = dfi__acks_gave_up(open, seat);
+
+	if (!incarnation)
+		return;
+	dfi__open_add_given_up(open, seat, incarnation);
+	if (dfi__open_watermark_given_up(&open->target->marks->watermark, seat))
+		dfi__open_risen(open);
+}
+
 static void adopt(struct open_target *open)
 {
 	struct seat_watch *seats = &open->pairs.seats;
@@ -77,6 +94,8 @@ static void adopt(struct open_target *open)
 	for (i = 0; i < seats->n_others; i++)
 		lost |= dfi__pairs_was_lost(&open->pairs, i);
 	dfi__open_target_take_pairs(open);
+	for (i = 0; open->acks && i < seats->n_others; i++)
+		give_up(open, i);
 	for (i = 0; i < open->n_taken; i++)
 		open->taken[i].followed = dfi__pairs_followed(
 		    &open->pairs, open->taken[i].seat, open->taken[i].pair);

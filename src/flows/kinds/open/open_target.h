@@ -84,14 +84,18 @@ void dfi__open_target_return_all(struct dfi_target *target);
 
 /*
  * The most that one pass can add to no events, for each seat: its source may be
- * given up, the next one be taken, ask for an acknowledgement and end, and the
- * watermark rise with each.
+ * lost and given up, the next one be taken, ask for an acknowledgement and end,
+ * and the watermark rise with each.
  */
-#define OPEN_SEAT_EVENTS 7
+#define OPEN_SEAT_EVENTS 9
 
 /* Add one about a source, if it has joined by then. */
 void dfi__open_add_event(struct open_target *open, uint32_t type,
     const struct taken *taken, uint64_t value);
+
+/* Add one that a source which was lost is given up. */
+void dfi__open_add_given_up(
+    struct open_target *open, uint32_t seat, uint64_t incarnation);
 
 /* Add one that the watermark has risen. */
 void dfi__open_add_mark(struct open_target *open);

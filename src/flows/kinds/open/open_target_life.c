@@ -52,11 +52,15 @@ static int64_t tend(void *owner)
 	struct open_target *open = owner;
 	struct partitions *partitions = atomic_observe(&open->helped);
 
+	int64_t next = DEADLINE_NEVER, at = next;
+
 	if (partitions)
-		return dfi__partitions_tend(partitions);
-	return open->acks && !open->target->flow.partitions
-	    ? dfi__acks_tend(open->acks)
-	    : DEADLINE_NEVER;
+		next = dfi__partitions_tend(partitions);
+	else if (open->acks && !open->target->flow.partitions)
+		next = dfi__acks_tend(open->acks);
+	if (open->acks)
+		at = dfi__acks_give_up(open->acks);
+	return at < next ? at : next;
 }
 
 static const struct pairs_ops pairs_ops = {
