@@ -35,9 +35,9 @@ enum dfi_on_loss {
 	 */
 	DFI_ON_LOSS_DROP,
 	/*
-	 * They go on, and no tuple is missing: see replay.h. For shuffle flows
-	 * with goal DFI_BANDWIDTH; targets need DFI_EVENTS. Sources take tuples
-	 * by pushes and batches only, not by spans and cursors.
+	 * They go on, and no tuple is missing: see replay.h. For shuffle flows;
+	 * targets need DFI_EVENTS. Sources take tuples by pushes and batches
+	 * only, not by spans and cursors.
 	 */
 	DFI_ON_LOSS_REPLAY,
 };

@@ -29,6 +29,9 @@ TestSuite(replay_marks, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_flow_attr flow_attr(uint32_t return_timeout_ms)
 {
+	/* The goal DFI_LATENCY: each tuple is a segment. */
+	bool latency = test_setting("LATENCY", 0);
+
 	return (struct dfi_flow_attr){
 		.size = sizeof(struct dfi_flow_attr),
 		.kind = DFI_SHUFFLE,
@@ -36,8 +39,11 @@ static struct dfi_flow_attr flow_attr(uint32_t return_timeout_ms)
 		.n_sources = SEATS,
 		.n_targets = SEATS,
 		.routing = DFI_ROUTE_ANY,
-		.segment_size = SEGMENT * (uint32_t)sizeof(struct kv),
-		.segment_count = RING,
+		.goal = latency ? DFI_LATENCY : DFI_BANDWIDTH,
+		.segment_size = latency
+		    ? 0
+		    : SEGMENT * (uint32_t)sizeof(struct kv),
+		.segment_count = latency ? SEGMENT * RING : RING,
 		.open = {
 			.membership = DFI_MEMBERS_OPEN,
 			.on_loss = DFI_ON_LOSS_REPLAY,

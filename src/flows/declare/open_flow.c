@@ -256,11 +256,6 @@ static int check_replay(struct flow *flow, const struct dfi_flow_attr *attr)
 		    "DFI_ON_LOSS_DROP, and repeat what is missing in the "
 		    "application",
 		    flow->name);
-	if (attr->goal != DFI_BANDWIDTH)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': open.on_loss DFI_ON_LOSS_REPLAY: this version "
-		    "sends tuples again in flows for DFI_BANDWIDTH only",
-		    flow->name);
 	if (flow->partitions > DFI_MAX_REPLAY_PARTITIONS)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': open.partitions %u: with DFI_ON_LOSS_REPLAY a "

@@ -228,7 +228,7 @@ static bool replay_is_sane(const struct flow *flow)
 	if (flow->on_loss != DFI_ON_LOSS_REPLAY)
 		return flow->on_loss <= DFI_ON_LOSS_DROP && !field &&
 		    !flow->return_timeout_ms;
-	return flow->kind == DFI_SHUFFLE && flow->goal == DFI_BANDWIDTH &&
+	return flow->kind == DFI_SHUFFLE &&
 	    flow->partitions <= DFI_MAX_REPLAY_PARTITIONS && field &&
 	    field <= flow->schema->n_fields &&
 	    flow->schema->fields[field - 1].type == DFI_UINT64;
