@@ -7,6 +7,7 @@
 #include <dfi/dfi.h>
 #include <stdlib.h>
 
+#include "../common/complain.h"
 #include "bench.h"
 #include "compare.h"
 #include "histogram_file.h"
@@ -21,6 +22,9 @@ static const struct column columns[] = {
 	{ "baseline_value", "limit[ns]", 9, 0, false },
 	{ "ratio", "ratio", 6, 3, false },
 	{ "baseline", "limit is", 13, 0, false },
+	{ "message_rate", "trips[M/s]", 10, 3, false },
+	{ "window", "window", 6, 0, true },
+	{ "bulk_value", "bulk[GB/s]", 10, 2, true },
 	{ "procs", "procs", 5, 0, true },
 	{ "rate", "rate[1/s]", 9, 0, true },
 	{ "iterations", "trips", 11, 0, true },
@@ -68,6 +72,8 @@ static struct side echo_side(const struct latency_options *options,
 			.n_target_threads = 1,
 			.tuple_size = tuple_size,
 			.tuples = options->iterations,
+			.link_latency_ns = options->link_latency_ns,
+			.window = job == JOB_ECHO_FLOW ? options->window : 0,
 			.interval_ns = options->rate
 			    ? UINT64_C(1000000000) / options->rate
 			    : 0,
@@ -94,6 +100,16 @@ static json_t *latency_row(const struct latency_options *options,
 	    "one_core", options->one_core, "iterations",
 	    (json_int_t)options->iterations);
 
+	json_object_set_new(
+	    row, "window", json_integer(options->window ? options->window : 1));
+	json_object_set_new(row, "bulk_value",
+	    options->bulk ? report_number((double)flow->bulk *
+				flow->plan.tuple_size / flow->seconds * 1e-9)
+			  : json_null());
+	json_object_set_new(row, "link_latency_us",
+	    report_number((double)options->link_latency_ns * 1e-3));
+	json_object_set_new(row, "message_rate",
+	    report_number((double)flow->tuples / flow->seconds * 1e-6));
 	json_object_set_new(row, "rate",
 	    options->rate ? json_integer((json_int_t)options->rate)
 			  : json_null());
@@ -110,6 +126,7 @@ static json_t *latency_row(const struct latency_options *options,
 	compare_report_travel(row, session, flow);
 	report_baseline(row,
 	    n_sides == SIDE_BASELINE ? NULL
+		: options->bulk      ? "no-bulk"
 		: options->one_core  ? "yield-ping-pong"
 				     : "ping-pong",
 	    flow->values, base->values, flow->n_values);
@@ -174,7 +191,8 @@ static bool run_size(const struct latency_options *options,
     struct session *session, struct report *report, struct histogram_file *file,
     uint32_t tuple_size)
 {
-	static const char *const names[] = { "flow", "ping-pong", "one-line" };
+	const char *const names[] = { "flow",
+		options->bulk ? "no-bulk" : "ping-pong", "one-line" };
 	static struct histogram trips[MAX_SIDES];
 	static struct side sides[MAX_SIDES];
 	enum echo echo = options->one_core ? ECHO_YIELD : ECHO_TWO_LINES;
@@ -192,9 +210,24 @@ static bool run_size(const struct latency_options *options,
 	}
 	if (!session_look_up(session, plan, &sides[SIDE_FLOW].asked))
 		return false;
-	/* A cache line is no baseline for a network. */
-	if (session_needs_network(session, plan))
+	/* More would wait for replies that wait for them. */
+	if (options->window > plan->geometry.segment_count) {
+		complain("--window %u: the flow's rings have %u segments; "
+			 "--segments gives them more",
+		    options->window, plan->geometry.segment_count);
+		return false;
+	}
+	/*
+	 * A cache line is no baseline for a network, nor for trips that
+	 * overlap.
+	 */
+	if (session_needs_network(session, plan) || options->window > 1)
 		n_sides = SIDE_BASELINE;
+	if (options->bulk) {
+		sides[SIDE_BASELINE].plan = *plan;
+		plan->bulk = 1;
+		n_sides = SIDE_ONE_LINE;
+	}
 	if (!measure(options, session, sides, n_sides))
 		return false;
 	report_row(report, latency_row(options, session, sides, n_sides));

@@ -26,18 +26,19 @@ static const struct column columns[] = {
 #define MESSAGES                                                         \
 	RIVAL_OPENMPI_SEND, RIVAL_OPENMPI_PUT, RIVAL_MPICH_SEND,         \
 	    RIVAL_MPICH_PUT, RIVAL_UCX_TAG, RIVAL_UCX_PUT, RIVAL_UCX_AM, \
-	    RIVAL_PIPE, RIVAL_UNIX, RIVAL_ZEROMQ_IPC, RIVAL_NNG
+	    RIVAL_FABRIC_SHM, RIVAL_PIPE, RIVAL_UNIX, RIVAL_ZEROMQ_IPC,  \
+	    RIVAL_NNG
 
 static const struct contest contest = {
 	.name = "peers",
 	.columns = columns,
 	.measures = {
 		[MEASURE_TUPLES] = { "GB/s", JOB_FLOW, API_PUSH, 16,
-		    { RIVAL_RAW, MESSAGES }, 12 },
+		    { RIVAL_RAW, MESSAGES }, 13 },
 		[MEASURE_BATCHES] = { "GB/s", JOB_FLOW, API_CLAIM, 16,
-		    { RIVAL_MEMCPY, RIVAL_RAW, MESSAGES }, 13 },
+		    { RIVAL_MEMCPY, RIVAL_RAW, MESSAGES }, 14 },
 		[MEASURE_TRIPS] = { "ns", JOB_ECHO_FLOW, API_PUSH, 64,
-		    { RIVAL_RAW, MESSAGES }, 12 },
+		    { RIVAL_RAW, MESSAGES }, 13 },
 		[MEASURE_SHUFFLE] = { "GB/s", JOB_FLOW, API_BATCH, 16,
 		    { RIVAL_RAW, RIVAL_OPENMPI_ALLTOALLV,
 			RIVAL_MPICH_ALLTOALLV, RIVAL_OPENMPI_ALLTOALL,

@@ -83,6 +83,7 @@ static struct plan flow_plan(const struct trial *trial, uint32_t n_targets)
 		.batch = options->link_bandwidth ? link_batch(trial->tuple_size)
 						 : options->batch,
 		.link_bandwidth = options->link_bandwidth,
+		.link_latency_ns = options->link_latency_ns,
 		.yields = common->wait != DFI_WAIT_SPIN ||
 		    1 + n_targets > usable_cpus(cpus, MAX_CPUS),
 	};

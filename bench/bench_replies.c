@@ -85,6 +85,7 @@ static struct side *add_side(struct trial *trial, enum job_kind job)
 			.n_target_threads = trial->n_targets,
 			.tuple_size = trial->tuple_size,
 			.tuples = options->iterations,
+			.link_latency_ns = options->link_latency_ns,
 		},
 		.asked = options->common.geometry,
 		.trips = &trial->trips[i],
@@ -159,6 +160,8 @@ static json_t *trial_row(const struct trial *trial, uint32_t number)
 
 	json_object_set_new(row, "segment_count",
 	    json_integer(flow->plan.geometry.segment_count));
+	json_object_set_new(row, "link_latency_us",
+	    report_number((double)options->link_latency_ns * 1e-3));
 	report_result(row, "ns", &summary, flow->n_values,
 	    flow->verified && (!raw || raw->verified));
 	json_object_set_new(row, "p99", report_number(percentile(flow, 0.99)));

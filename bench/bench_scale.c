@@ -17,10 +17,11 @@ static const struct column columns[] = {
 	{ "value", "result[GB/s]", 12, 2, false },
 	{ "poll_ns", "poll[ns]", 8, 1, false },
 	{ "heard_us", "heard[us]", 9, 2, false },
-	{ "heard_p99_us", "99 %[us]", 8, 2, false },
+	{ "open_us", "open[us]", 8, 1, false },
 	{ "memory_mib", "memory[MiB]", 11, 1, false },
 	{ "descriptors", "descriptors", 11, 0, false },
 	{ "connections", "connections", 11, 0, false },
+	{ "heard_p99_us", "99 %[us]", 8, 2, true },
 	{ "min", "min[GB/s]", 9, 2, true },
 	{ "max", "max[GB/s]", 9, 2, true },
 	{ "verified", "verified", 8, 0, true },
@@ -150,6 +151,9 @@ static bool add_row(const struct scale_options *options,
 	    row, "connections", json_integer(measured.connections));
 	json_object_set_new(row, "asked_transport",
 	    json_string(transport_name(options->common.transport)));
+	json_object_set_new(row, "open_us",
+	    report_number((double)scale.open_ns * 1e-3 / scale.n_flows /
+		(scale.n_attached + scale.n_targets)));
 	json_object_set_new(row, "poll_ns", report_number(polls.median));
 	json_object_set_new(row, "heard_us",
 	    report_number(histogram_percentile(&heard, 0.5) / 1000));

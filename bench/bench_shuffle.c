@@ -26,6 +26,8 @@ static const struct column columns[] = {
 	{ "min", "min[GB/s]", 9, 2, true },
 	{ "max", "max[GB/s]", 9, 2, true },
 	{ "message_rate", "rate[M/s]", 9, 2, true },
+	{ "source_ns", "source CPU[ns/tuple]", 20, 2, true },
+	{ "target_ns", "target CPU[ns/tuple]", 20, 2, true },
 	{ "transport", "transport", 9, 0, true },
 	{ "device", "device", 8, 0, true },
 	{ "notify", "notify", 6, 0, true },
@@ -79,6 +81,9 @@ static bool make_flow_side(struct trial *trial)
 			    : options->batch,
 			.n_nodes = options->n_nodes,
 			.link_bandwidth = options->link_bandwidth,
+			.link_latency_ns = options->link_latency_ns,
+			.slow_source = options->slow_source,
+			.slow_target = options->slow_target,
 			.yields = common->wait != DFI_WAIT_SPIN ||
 			    threads > usable_cpus(cpus, MAX_CPUS),
 		},
@@ -97,6 +102,9 @@ static void make_baseline_side(struct trial *trial)
 	struct plan *plan = &side->plan;
 
 	if (options->no_baseline || options->link_bandwidth)
+		return;
+	/* The ends of hand-written rings are not slow on purpose. */
+	if (options->slow_source || options->slow_target)
 		return;
 	/* A ring in memory is no baseline for a network. */
 	if (!options->one_to_one &&
@@ -132,7 +140,8 @@ static bool measure(struct trial *trial)
 		    : options->n_target_threads,
 		.peer = trial->session->peer,
 		.procs = common->procs,
-		.nodes = options->n_nodes > 0,
+		.nodes = options->n_nodes > 0 || options->both_ways,
+		.crosses = options->both_ways,
 		.registry = trial->session->address,
 		.timeout_s = common->timeout_s,
 		.placement = &common->placement,
@@ -167,9 +176,17 @@ static json_t *trial_row(const struct trial *trial)
 	    routing_name(plan->routing));
 
 	json_object_set_new(row, "paired", json_boolean(plan->paired));
+	json_object_set_new(
+	    row, "bidirectional", json_boolean(options->both_ways));
 	if (options->n_nodes)
 		json_object_set_new(
 		    row, "nodes", json_integer(options->n_nodes));
+	if (options->slow_source)
+		json_object_set_new(
+		    row, "slow_source", json_integer(options->slow_source));
+	if (options->slow_target)
+		json_object_set_new(
+		    row, "slow_target", json_integer(options->slow_target));
 	json_object_set_new(
 	    row, "wait", json_string(wait_name(options->common.wait)));
 	json_object_set_new(
@@ -184,6 +201,7 @@ static json_t *trial_row(const struct trial *trial)
 	    row, "content_checked", json_boolean(options->common.verify));
 	json_object_set_new(row, "message_rate",
 	    report_number(summary.median * 1e3 / plan->tuple_size));
+	compare_report_cpu(row, flow);
 	compare_report_travel(row, trial->session, flow);
 	if (plan->link_bandwidth)
 		compare_report_link(row, flow);

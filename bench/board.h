@@ -61,6 +61,7 @@ struct seat {
 	uint64_t used_ns;   /* the processor time of its thread */
 	uint64_t spent_ns;  /* and of its process */
 	uint64_t segments;  /* sent */
+	uint64_t bulk;      /* tuples, beside an echo */
 	uint64_t copied;    /* bytes written to send them */
 	uint64_t cpu_ns;    /* processor time of the thread in the run */
 	/* The counters of its process before and after the run. */

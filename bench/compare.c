@@ -50,6 +50,16 @@ void compare_report_travel(
 	    per(side->completions, side->requests));
 }
 
+void compare_report_cpu(json_t *row, const struct side *side)
+{
+	json_object_set_new(row, "source_ns",
+	    report_number(
+		stats_summary(side->source_ns, side->n_values).median));
+	json_object_set_new(row, "target_ns",
+	    report_number(
+		stats_summary(side->target_ns, side->n_values).median));
+}
+
 bool compare_uses_flows(const struct plan *plan)
 {
 	return plan->job == JOB_FLOW || plan->job == JOB_ECHO_FLOW ||
@@ -62,6 +72,7 @@ bool compare_round(struct comparison *comparison, struct side *side,
 	const struct board *board = comparison->runner->board;
 	struct plan *plan = &side->plan;
 	bool flows = compare_uses_flows(plan), done;
+	double tuples = (double)plan->tuples * plan->n_sources;
 
 	if (flows &&
 	    !session_create_flows(comparison->session, plan, &side->asked))
@@ -77,11 +88,15 @@ bool compare_round(struct comparison *comparison, struct side *side,
 		side->copied = outcome->tally.copied;
 		side->received = outcome->tally.received;
 		side->source_ns[side->n_values] =
-		    (double)outcome->tally.cpu_ns /
-		    ((double)plan->tuples * plan->n_sources);
+		    (double)outcome->tally.cpu_ns / tuples;
+		side->target_ns[side->n_values] =
+		    (double)outcome->tally.target_cpu_ns / tuples;
 		side->values[side->n_values++] = comparison->value(
 		    side, board, outcome);
 		side->preempted += outcome->preempted;
+		side->seconds += outcome->seconds;
+		side->tuples += outcome->tuples;
+		side->bulk += outcome->tally.bulk;
 		side->segments += outcome->tally.segments;
 		side->requests += outcome->tally.requests;
 		side->completions += outcome->tally.completions;

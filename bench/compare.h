@@ -19,13 +19,16 @@ struct side {
 	double values[STATS_MAX_VALUES]; /* one for each round */
 	uint32_t n_values;
 	uint64_t preempted;                       /* in all counted rounds */
+	double seconds;                           /* of them, */
+	uint64_t tuples, bulk;                    /* and what came in them */
 	uint64_t segments, requests, completions; /* in these rounds as well */
 	/*
 	 * In the last round: the bytes that sources wrote, and the tuples (for
 	 * a combiner flow, the bytes) that targets received.
 	 */
 	uint64_t copied, received;
-	double source_ns[STATS_MAX_VALUES]; /* processor time for a tuple */
+	/* Processor time of sources, and of targets, for a tuple. */
+	double source_ns[STATS_MAX_VALUES], target_ns[STATS_MAX_VALUES];
 	uint32_t queue_pairs,
 	    notify; /* as in struct tally; datagrams as well */
 	char device[64];
@@ -50,14 +53,17 @@ struct comparison {
 void compare_report_travel(
     json_t *row, const struct session *session, const struct side *side);
 
+/* Add the processor time of both ends for a tuple. */
+void compare_report_cpu(json_t *row, const struct side *side);
+
 /* Payload that sources send, in 1e9 bytes a second. */
 double value_bandwidth(const struct side *side, const struct board *board,
     const struct outcome *outcome);
 
-/* Whether the rounds of a plan use flows. */
 /* Add the modelled links of a side as its baseline. */
 void compare_report_link(json_t *row, const struct side *side);
 
+/* Whether the rounds of a plan use flows. */
 bool compare_uses_flows(const struct plan *plan);
 
 /* Sets the plan's volume: the bytes that the sources push together. */

@@ -46,7 +46,8 @@ static double value_trip_us(const struct side *side, const struct board *board,
 }
 
 /* The ends of a measure, and what they do that one source and target do not. */
-static void shape_plan(enum measure measure, struct plan *plan)
+static void shape_plan(
+    enum measure measure, uint32_t straggler, struct plan *plan)
 {
 	int32_t cpus[MAX_CPUS];
 	uint32_t n_cpus = usable_cpus(cpus, MAX_CPUS);
@@ -55,6 +56,7 @@ static void shape_plan(enum measure measure, struct plan *plan)
 	switch (measure) {
 	case MEASURE_SHUFFLE:
 		plan->n_sources = plan->n_targets = 2;
+		plan->slow_source = plan->slow_target = straggler;
 		break;
 	case MEASURE_THREADS:
 		plan->paired = 1;
@@ -93,7 +95,8 @@ static bool make_flow_side(struct trial *trial, uint32_t segment_size)
 			.api = kind->api,
 			.wait = common->wait,
 			.tuple_size = trial->tuple_size,
-			.batch = 1024,
+			/* Reading a clock should cost little beside it. */
+			.batch = trial->options->straggler ? 16384 : 1024,
 			.tuples = kind->job == JOB_ECHO_FLOW
 			    ? trial->options->iterations
 			    : 0,
@@ -105,9 +108,15 @@ static bool make_flow_side(struct trial *trial, uint32_t segment_size)
 			.segment_count = common->geometry.segment_count,
 		},
 	};
-	shape_plan(trial->measure, &side->plan);
+	shape_plan(trial->measure, trial->options->straggler, &side->plan);
 	trial->n_sides = 1;
 	return session_look_up(trial->session, &side->plan, &side->asked);
+}
+
+/* Only ranks that work on large blocks can be slow on purpose. */
+static bool has_stragglers(enum rival_kind kind)
+{
+	return kind == RIVAL_OPENMPI_ALLTOALLV || kind == RIVAL_MPICH_ALLTOALLV;
 }
 
 /* Whether the options choose it, and it can run here. */
@@ -117,6 +126,8 @@ static bool takes_part(const struct trial *trial, enum rival_kind kind)
 	const struct rival *rival = rival_of(kind);
 	uint32_t i;
 
+	if (options->straggler && !has_stragglers(kind))
+		return false;
 	for (i = 0; i < options->n_rivals; i++)
 		if (options->rivals[i] == kind)
 			break;
@@ -216,6 +227,14 @@ static const struct side *best_rival(const struct trial *trial)
 	return best;
 }
 
+static void report_straggler(json_t *row, const struct rivals_options *options)
+{
+	json_object_set_new(row, "straggler", json_integer(options->straggler));
+	if (options->common.bytes)
+		json_object_set_new(row, "table_bytes",
+		    json_integer((json_int_t)options->common.bytes));
+}
+
 /* other NULL: the flow alone. */
 static json_t *trial_row(const struct trial *trial, const struct side *other)
 {
@@ -234,6 +253,8 @@ static json_t *trial_row(const struct trial *trial, const struct side *other)
 	json_object_set_new(row, "targets", json_integer(flow->plan.n_targets));
 	json_object_set_new(
 	    row, "wait", json_string(wait_name(trial->options->common.wait)));
+	if (trial->options->straggler)
+		report_straggler(row, trial->options);
 	report_result(row, kind->unit, &summary, flow->n_values,
 	    flow->verified && (!other || other->verified));
 	compare_report_travel(row, trial->session, flow);

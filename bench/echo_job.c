@@ -12,11 +12,12 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "echo_bulk.h"
 #include "flow_job.h"
 #include "ticks.h"
 #include "worker.h"
 
-/* Round trips before those that count. */
+/* At most so many round trips before those that count. */
 #define WARM_UP 1000
 
 /* The distance between JOB_ECHO_RAW's lines in the data area. */
@@ -28,21 +29,30 @@ struct echo_state {
 	struct dfi_target *target;
 	uint64_t *tuple;
 	uint64_t *stamps;               /* the client's; NULL for the server */
+	uint64_t *begins;               /* of trips that overlap, or NULL */
 	uint64_t trips;                 /* including warm-up */
 	uint64_t interval_ns, begin_ns; /* as echo_due() says; 0: closed loop */
+	uint64_t link_latency_ns;       /* modelled, of each way */
 	bool yields;                    /* while the client has time */
 	uint32_t size;
 	uint32_t n_servers;
+	struct echo_bulk bulk;
 };
+
+static uint64_t warm_up(const struct plan *plan)
+{
+	return plan->tuples < WARM_UP ? plan->tuples : WARM_UP;
+}
 
 static uint64_t count_stamps(const struct plan *plan)
 {
-	return plan->tuples + WARM_UP + 1;
+	return plan->tuples + warm_up(plan) + 1;
 }
 
 static uint64_t echo_needs(const struct plan *plan)
 {
-	return count_stamps(plan) * sizeof(uint64_t);
+	return (plan->window > 1 ? 2 : 1) * count_stamps(plan) *
+	    sizeof(uint64_t);
 }
 
 static int prepare_state(struct worker *worker)
@@ -55,8 +65,9 @@ static int prepare_state(struct worker *worker)
 		return worker_fail_errno(worker, "a worker");
 	state->size = size;
 	state->n_servers = worker->plan->n_targets;
-	state->trips = worker->plan->tuples + WARM_UP;
+	state->trips = worker->plan->tuples + warm_up(worker->plan);
 	state->interval_ns = worker->plan->interval_ns;
+	state->link_latency_ns = worker->plan->link_latency_ns;
 	state->yields = worker->plan->echo == ECHO_YIELD;
 	state->tuple = aligned_alloc(64, (size + 63) / 64 * 64);
 	if (!state->tuple)
@@ -65,7 +76,12 @@ static int prepare_state(struct worker *worker)
 		return 0;
 	state->stamps = calloc(
 	    count_stamps(worker->plan), sizeof(*state->stamps));
-	return state->stamps ? 0 : worker_fail_errno(worker, "time stamps");
+	if (worker->plan->window > 1)
+		state->begins = calloc(
+		    count_stamps(worker->plan), sizeof(*state->begins));
+	if (!state->stamps || (worker->plan->window > 1 && !state->begins))
+		return worker_fail_errno(worker, "time stamps");
+	return 0;
 }
 
 static void echo_finish(struct worker *worker)
@@ -80,8 +96,10 @@ static void echo_finish(struct worker *worker)
 	}
 	if (state->target)
 		dfi_target_close(state->target);
+	echo_bulk_close(&state->bulk);
 	free(state->tuple);
 	free(state->stamps);
+	free(state->begins);
 	free(state);
 }
 
@@ -102,13 +120,15 @@ static int echo_flow_prepare(struct worker *worker)
 	tuple_schema_init(&state->schema, plan->tuple_size);
 	target.schema = source.schema = &state->schema.schema;
 	target.wait = source.wait = plan->wait;
+	target.flags = plan->bulk ? DFI_NONBLOCK : 0;
 	ret = dfi_target_open(worker->dfi, client ? plan->back : plan->flow,
 	    number, &target, &state->target);
 	if (ret)
 		return worker_fail(worker, ret, "dfi_target_open");
 	ret = dfi_source_open(worker->dfi, client ? plan->flow : plan->back,
 	    number, &source, &state->source);
-	return ret ? worker_fail(worker, ret, "dfi_source_open") : 0;
+	return ret ? worker_fail(worker, ret, "dfi_source_open")
+		   : echo_bulk_open(worker, &state->bulk);
 }
 
 /* When request i is due at a given rate, however late earlier replies were. */
@@ -133,18 +153,36 @@ static force_inline void begin_trip(struct echo_state *state, uint64_t i)
 			sched_yield();
 }
 
+/* Both ends wait for the link before they write, so all arrives at once then.
+ */
+static force_inline void cross_link(const struct echo_state *state)
+{
+	uint64_t end;
+
+	if (!state->link_latency_ns)
+		return;
+	for (end = now_ns() + state->link_latency_ns; now_ns() < end;)
+		if (state->yields)
+			sched_yield();
+}
+
 static force_inline void end_trip(struct echo_state *state, uint64_t i)
 {
 	state->stamps[i + 1] = state->interval_ns ? now_ns() : ticks();
 }
 
-/* Receive the tuple that must come next. */
+/* Receive the tuple that must come next, and serve bulk data meanwhile. */
 static force_inline int expect(
     struct echo_state *state, struct word_sum *sum, uint64_t key)
 {
 	const void *tuple;
-	int ret = dfi_target_consume(state->target, &tuple);
+	int ret;
 
+	while ((ret = dfi_target_consume(state->target, &tuple)) == -EAGAIN) {
+		ret = echo_bulk_turn(&state->bulk);
+		if (ret < 0)
+			return ret;
+	}
 	if (ret <= 0)
 		return ret < 0 ? ret : -EBADMSG;
 	tuple_sum(tuple, state->size, sum);
@@ -161,9 +199,34 @@ static force_inline int request(struct echo_state *state, struct word_sum *sum)
 	for (i = 0; i < n; i++) {
 		begin_trip(state, i);
 		tuple_make(state->tuple, state->size, i);
+		cross_link(state);
 		ret = dfi_source_push(state->source, state->tuple);
 		for (server = 0; !ret && server < n_servers; server++)
 			ret = expect(state, sum, i);
+		if (ret)
+			return ret;
+		end_trip(state, i);
+	}
+	return 0;
+}
+
+/* Several requests are on their way before the reply to the first is needed. */
+static force_inline int request_ahead(
+    struct echo_state *state, uint64_t window, struct word_sum *sum)
+{
+	uint64_t i, sent = 0, n = state->trips;
+	int ret;
+
+	begin_trips(state);
+	for (i = 0; i < n; i++) {
+		for (; sent < n && sent - i < window; sent++) {
+			tuple_make(state->tuple, state->size, sent);
+			state->begins[sent] = ticks();
+			ret = dfi_source_push(state->source, state->tuple);
+			if (ret)
+				return ret;
+		}
+		ret = expect(state, sum, i);
 		if (ret)
 			return ret;
 		end_trip(state, i);
@@ -181,6 +244,7 @@ static force_inline int respond(struct echo_state *state, struct word_sum *sum)
 		if (ret)
 			return ret;
 		tuple_make(state->tuple, state->size, i);
+		cross_link(state);
 		ret = dfi_source_push(state->source, state->tuple);
 		if (ret)
 			return ret;
@@ -197,10 +261,12 @@ static void record(struct worker *worker, uint64_t elapsed_ns)
 	uint64_t i;
 
 	*trips = (struct histogram){ 0 };
-	for (i = WARM_UP; i < state->trips; i++)
+	for (i = warm_up(worker->plan); i < state->trips; i++)
 		histogram_add(trips,
 		    stamps[i + 1] -
-			(state->interval_ns ? echo_due(state, i) : stamps[i]));
+			(state->interval_ns     ? echo_due(state, i)
+				: state->begins ? state->begins[i]
+						: stamps[i]));
 	worker->board->ticks_per_ns = state->interval_ns
 	    ? 1
 	    : (double)(stamps[state->trips] - stamps[0]) / (double)elapsed_ns;
@@ -216,7 +282,9 @@ static int echo_end(struct worker *worker)
 	state->source = NULL;
 	if (ret)
 		return worker_fail(worker, ret, "dfi_source_close");
-	ret = dfi_target_consume(state->target, &tuple);
+	do
+		ret = dfi_target_consume(state->target, &tuple);
+	while (ret == -EAGAIN);
 	return ret ? worker_fail(worker, ret, "the end of the flow") : 0;
 }
 
@@ -225,20 +293,25 @@ static int echo_flow_run(struct worker *worker)
 	struct echo_state *state = worker->state;
 	struct seat *seat = worker->seat;
 	struct word_sum sum = { 0 };
-	uint64_t begin = now_ns();
+	uint64_t begin = now_ns(), bulk_sum;
 	int ret;
 
-	ret = seat->role == ROLE_SOURCE ? request(state, &sum)
-					: respond(state, &sum);
+	ret = seat->role == ROLE_TARGET ? respond(state, &sum)
+	    : state->begins ? request_ahead(state, worker->plan->window, &sum)
+			    : request(state, &sum);
 	if (ret)
 		return worker_fail(worker, ret, "a round trip");
 	if (seat->role == ROLE_SOURCE)
 		record(worker, now_ns() - begin);
+	ret = echo_bulk_end(&state->bulk, &bulk_sum);
+	if (ret)
+		return worker_fail(worker, ret, "bulk data");
+	seat->bulk = state->bulk.tuples;
 	seat->segments = state->trips; /* of one tuple each */
 	seat->tuples = state->trips;
 	if (seat->role == ROLE_SOURCE)
 		seat->tuples *= state->n_servers;
-	seat->sum = word_sum_total(&sum);
+	seat->sum = word_sum_total(&sum) + bulk_sum;
 	seat->bad = 0;
 	return echo_end(worker);
 }
@@ -267,6 +340,7 @@ static void bounce(char *out_line, char *in_lines, uint32_t n_in,
 	for (i = 0; i < state->trips; i++) {
 		if (client) {
 			begin_trip(state, i);
+			cross_link(state);
 			atomic_store_explicit(
 			    out, 2 * i + 1, memory_order_release);
 		}
@@ -278,11 +352,12 @@ static void bounce(char *out_line, char *in_lines, uint32_t n_in,
 				if (yields)
 					sched_yield();
 		}
-		if (client)
+		if (client) {
 			end_trip(state, i);
-		else
-			atomic_store_explicit(
-			    out, 2 * i + 2, memory_order_release);
+			continue;
+		}
+		cross_link(state);
+		atomic_store_explicit(out, 2 * i + 2, memory_order_release);
 	}
 }
 

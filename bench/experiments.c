@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of experiments, in two parts. */
+/* The table of experiments, in parts. */
 #include "experiments.h"
 
 #include <stddef.h>
@@ -7,16 +7,35 @@
 
 #include "experiments_impl.h"
 
+static const struct {
+	const struct experiment *first;
+	const uint32_t *n;
+} parts[] = {
+	{ paper_experiments, &n_paper_experiments },
+	{ case_experiments, &n_case_experiments },
+	{ own_experiments, &n_own_experiments },
+	{ load_experiments, &n_load_experiments },
+};
+
+#define N_PARTS (sizeof(parts) / sizeof(parts[0]))
+
 uint32_t experiments_count(void)
 {
-	return n_paper_experiments + n_own_experiments;
+	uint32_t n = 0;
+	size_t i;
+
+	for (i = 0; i < N_PARTS; i++)
+		n += *parts[i].n;
+	return n;
 }
 
 const struct experiment *experiment_at(uint32_t number)
 {
-	return number < n_paper_experiments
-	    ? &paper_experiments[number]
-	    : &own_experiments[number - n_paper_experiments];
+	size_t i;
+
+	for (i = 0; number >= *parts[i].n; i++)
+		number -= *parts[i].n;
+	return &parts[i].first[number];
 }
 
 const struct experiment *experiment_find(const char *text)

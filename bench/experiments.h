@@ -11,7 +11,7 @@
 
 #define MAX_STEPS 14
 #define MAX_CLAIMS 4
-#define MAX_FIGURES 6
+#define MAX_FIGURES 7
 
 /* One command, whose rows get the member "series". */
 struct experiment_step {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two parts of the table of experiments; only experiments*.c use it. */
+/* The parts of the table of experiments; only experiments*.c use it. */
 #ifndef DFI_BENCH_EXPERIMENTS_IMPL_H
 #define DFI_BENCH_EXPERIMENTS_IMPL_H
 
@@ -21,6 +21,10 @@
 
 extern const struct experiment paper_experiments[];
 extern const uint32_t n_paper_experiments;
+extern const struct experiment case_experiments[];
+extern const uint32_t n_case_experiments;
+extern const struct experiment load_experiments[];
+extern const uint32_t n_load_experiments;
 extern const struct experiment own_experiments[];
 extern const uint32_t n_own_experiments;
 

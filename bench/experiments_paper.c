@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The experiments of the DFI paper. Limits of claims leave room for noise: they
- * say whether a machine shows what the paper does, not how fast it is.
+ * The experiments of the DFI paper with flows alone. Limits of claims leave
+ * room for noise: they say whether a machine shows what the paper does, not how
+ * fast it is.
  */
 #include <stddef.h>
 
@@ -10,23 +11,13 @@
 #define SIZES "16,32,64,128,256,1K,4K"
 
 /* Nodes with a modelled link each. */
-#define LINKED(n)                                                         \
-	{                                                                 \
-		n " nodes, modelled links",                               \
-		    "shuffle --nodes " n " --api batch --wait block "     \
-		    "--link-bandwidth 50M --tuple-size 64 --timeout 300", \
-		    3, 2                                                  \
-	}
-
-/* The join of E14 beside one by puts of MPI. */
-#define JOIN_BESIDE_MPI(library, windows, name)                               \
-	{                                                                     \
-		.series = "beside " name,                                     \
-		.command = "--nodes 2 --threads 1 --inner 4M "                \
-			   "--outer 4M",                                      \
-		.seconds = 15, .cpus = 2,                                     \
-		.join_baseline = "4194304 4194304" windows, .baseline = name, \
-		.mpi = library                                                \
+#define LINKED(n)                                                     \
+	{                                                             \
+		n " nodes, modelled links",                           \
+		    "shuffle --nodes " n " --api batch --wait block " \
+		    "--link-bandwidth 50M --link-latency 20us "       \
+		    "--tuple-size 64 --timeout 300",                  \
+		    3, 2                                              \
 	}
 
 const struct experiment paper_experiments[] = {
@@ -87,20 +78,31 @@ const struct experiment paper_experiments[] = {
 		     "adds more with larger tuples, which it copies, and with "
 		     "more targets, which it chooses among.",
 	    .here = "Tuple size; one target. The bare round trip is one cache "
-		    "line in each direction, whatever the tuple's size.",
+		    "line in each direction, whatever the tuple's size. Once "
+		    "over memory, and once over a modelled link of 2 us in each "
+		    "direction.",
 	    .steps = {
 		{ "1 target",
 		    "latency --iterations 10000 --timeout 300 --tuple-size "
 		    "16,64,256,1K,4K,8K",
 		    8, 2 },
+		{ "1 target, link of 2 us",
+		    "latency --link-latency 2us --iterations 5000 --timeout "
+		    "300 --tuple-size 16,64,256,1K,4K,8K",
+		    5, 2 },
 	    },
 	    .claims = {
 		{ "A round trip of 16 B takes at most twice the bare one",
-		    "ratio", "tuple_size=16", NULL, 0, 2 },
+		    "ratio", "series=1_target tuple_size=16", NULL, 0, 2 },
 		{ "A round trip of 64 B takes at most 2.5 times the bare one",
-		    "ratio", "tuple_size=64", NULL, 0, 2.5 },
-		{ "Larger tuples add more", "value", "tuple_size=4096",
-		    "tuple_size=64", 1, 0 },
+		    "ratio", "series=1_target tuple_size=64", NULL, 0, 2.5 },
+		{ "Larger tuples add more", "value",
+		    "series=1_target tuple_size=4096",
+		    "series=1_target tuple_size=64", 1, 0 },
+		{ "Over a link of 2 us a round trip of 64 B takes at most 1.1 "
+		  "times the bare one",
+		    "ratio", "series=1_target,_link_of_2_us tuple_size=64", NULL,
+		    0, 1.1 },
 	    },
 	    .figure = {
 		.x = "tuple_size", .x_title = "tuple size [B]",
@@ -116,7 +118,7 @@ const struct experiment paper_experiments[] = {
 		     "to their number, up to eight.",
 	    .here = "N sources and N targets, a processor for each; beside one "
 		    "source and one target. Nodes with a modelled link of 50 "
-		    "MiB/s each show the shape on any machine.",
+		    "MiB/s and 20 us each show the shape on any machine.",
 	    .steps = {
 		{ "2:2",
 		    "shuffle --sources 2 --targets 2 --vs-one-to-one --api "
@@ -381,226 +383,6 @@ const struct experiment paper_experiments[] = {
 		.y = "value", .y_title = "payload [GB/s]",
 		.lines = "api tuple_size",
 	    },
-	},
-	{
-	    .id = "E10",
-	    .name = "tuple-by-tuple",
-	    .title = "One thread sends a table tuple by tuple",
-	    .paper = "MPI_Send for each tuple takes long with small tuples. A "
-		     "flow takes little time already with small ones, because "
-		     "it batches.",
-	    .here = "Tuple size; push and cursor, two processes; beside them "
-		    "Send and Recv of Open MPI and MPICH, where installed. The "
-		    "time for a table is its bytes by the bandwidth.",
-	    .steps = {
-		{ "1:1",
-		    "shuffle --procs 2 --api push,cursor --tuple-size "
-		    "8,16,32,64,256,1K,4K",
-		    30, 2 },
-		{ "beside MPI",
-		    "peers --measure tuples --peer openmpi-send,mpich-send "
-		    "--tuple-size 16,64,256,1K,4K --timeout 300",
-		    60, 2 },
-	    },
-	    .claims = {
-		{ "Tuples of 16 B have half of the bandwidth of 1 KiB", "value",
-		    "api=push tuple_size=16", "api=push tuple_size=1024", 0.5,
-		    0 },
-		{ "Tuples of 64 B have 0.7 of the bandwidth of 1 KiB", "value",
-		    "api=push tuple_size=64", "api=push tuple_size=1024", 0.7,
-		    0 },
-		{ "Tuples of 16 B have 20 times the bandwidth of MPI_Send",
-		    "ratio", "tuple_size=16 measure=tuples best_peer=yes", NULL,
-		    20, 0 },
-		{ "MPI_Send gets nearer as tuples grow: the ratio with 4 KiB is "
-		  "at most half of that with 16 B",
-		    "ratio", "tuple_size=4096 measure=tuples best_peer=yes",
-		    "tuple_size=16 measure=tuples best_peer=yes", 0, 0.5 },
-	    },
-	    .figure = {
-		.x = "tuple_size", .x_title = "tuple size [B]",
-		.y = "value", .y_title = "payload [GB/s]", .lines = "api",
-		.rows = "experiment=shuffle",
-	    },
-	    .more_figures = { BESIDE_PEERS },
-	},
-	{
-	    .id = "E11",
-	    .name = "threads",
-	    .title = "More threads send tuple by tuple",
-	    .paper = "A flow gets faster with more threads. MPI with several "
-		     "threads in a process gets slower, as they share a lock; "
-		     "MPI with several processes gets faster.",
-	    .here = "N sources with a target each, a processor for each, push "
-		    "only; beside one source and one target. Beside them MPI_Send "
-		    "of each tuple, by threads of two processes or by a process "
-		    "for each end.",
-	    .steps = {
-		{ "2 threads",
-		    "shuffle --pairs 2 --procs 2 --vs-one-to-one "
-		    "--api push --tuple-size 16,64,1K",
-		    7, 4 },
-		{ "4 threads",
-		    "shuffle --pairs 4 --procs 2 --vs-one-to-one "
-		    "--api push --tuple-size 16,64,1K",
-		    7, 8 },
-		{ "8 threads",
-		    "shuffle --pairs 8 --procs 2 --vs-one-to-one "
-		    "--api push --tuple-size 16,64,1K",
-		    8, 16 },
-		{ "beside MPI",
-		    "peers --measure threads --tuple-size 16,64,1K --timeout "
-		    "300",
-		    60, 2 },
-	    },
-	    .claims = {
-		{ "Two threads push 1.5 times as much as one", "ratio",
-		    "experiment=shuffle sources=2 tuple_size=16", NULL, 1.5, 0 },
-		{ "Four threads push 2.5 times as much as one", "ratio",
-		    "experiment=shuffle sources=4 tuple_size=16", NULL, 2.5, 0 },
-		{ "Eight threads push 4.5 times as much as one", "ratio",
-		    "experiment=shuffle sources=8 tuple_size=16", NULL, 4.5, 0 },
-		{ "A push has 8 times the bandwidth of Open MPI whose threads "
-		  "share a process",
-		    "ratio",
-		    "measure=threads baseline=openmpi-threads tuple_size=16",
-		    NULL, 8, 0 },
-	    },
-	    .figure = {
-		.x = "sources", .x_title = "threads that push",
-		.y = "value", .y_title = "payload [GB/s]",
-		.lines = "tuple_size", .rows = "experiment=shuffle",
-	    },
-	},
-	{
-	    .id = "E12",
-	    .name = "all-to-all",
-	    .title = "Two nodes shuffle a table by key while they scan it",
-	    .paper = "MPI_Alltoall on batches of eight tuples is very slow "
-		     "with small tuples, and gets near to a flow as they "
-		     "grow.",
-	    .here = "Tuple size; two sources and two targets by the hash of "
-		    "the key. The limit is a hand-written program that hashes "
-		    "the same tuples. Beside them two ranks of each MPI that is "
-		    "installed: Alltoall whenever a block has eight tuples, and "
-		    "Alltoallv of partitioned batches of 1 MiB.",
-	    .steps = {
-		{ "2:2",
-		    "shuffle --sources 2 --targets 2 --api push,batch "
-		    "--tuple-size 16,64,256,1K,4K",
-		    22, 2 },
-		{ "beside MPI",
-		    "peers --measure shuffle --tuple-size 16,64,1K --timeout "
-		    "300",
-		    50, 2 },
-	    },
-	    .claims = {
-		{ "Batches of 16 B have 0.3 of the bandwidth of 1 KiB", "value",
-		    "api=batch tuple_size=16", "api=batch tuple_size=1024", 0.3,
-		    0 },
-		{ "They have half of what the hand-written program has",
-		    "ratio", "api=batch tuple_size=16", NULL, 0.5, 0 },
-		{ "They have 1.2 times that of the fastest collective call",
-		    "ratio", "measure=shuffle tuple_size=16 best_peer=yes",
-		    NULL, 1.2, 0 },
-		{ "Open MPI's Alltoall of eight tuples gets nearer as tuples "
-		  "grow: the ratio with 1 KiB is at most half of that with "
-		  "16 B",
-		    "ratio",
-		    "baseline=openmpi-alltoall measure=shuffle tuple_size=1024",
-		    "baseline=openmpi-alltoall measure=shuffle tuple_size=16",
-		    0, 0.5 },
-	    },
-	    .figure = {
-		.x = "tuple_size", .x_title = "tuple size [B]",
-		.y = "value", .y_title = "payload [GB/s]", .lines = "api",
-		.rows = "experiment=shuffle",
-	    },
-	    .more_figures = { BESIDE_PEERS },
-	},
-	{
-	    .id = "E13",
-	    .name = "straggler",
-	    .title = "One node is slower than the others",
-	    .paper = "MPI_Alltoall waits for the slowest node. A flow suffers "
-		     "less, as the others' tuples arrive meanwhile.",
-	    .here = "Size of the table; a node at half of its speed.",
-	    .skipped = "dfi-bench has no source that is slow on purpose",
-	},
-	{
-	    .id = "E14",
-	    .name = "join-radix",
-	    .title = "A radix join of two relations of the same size",
-	    .paper = "The join over flows is fastest, as it has no pass for a "
-		     "histogram and no barrier.",
-	    .here = "4 Mi x 4 Mi tuples of 16 B, two processes with a thread "
-		    "each; beside two threads that share memory, and beside a "
-		    "join by MPI_Put and histograms, by the same kernels. Its "
-		    "windows are opened when the histograms are known, or are "
-		    "ready before the time begins.",
-	    .steps = {
-		{
-		    .series = "over flows",
-		    .command = "--nodes 2 --threads 1 --inner 4M --outer 4M",
-		    .seconds = 10,
-		    .cpus = 2,
-		    .join_baseline = "--nodes 2 --threads 1 --inner 4M "
-				     "--outer 4M --baseline local",
-		    .baseline = "local",
-		},
-		JOIN_BESIDE_MPI("openmpi", "", "openmpi"),
-		JOIN_BESIDE_MPI("openmpi", " ready", "openmpi-ready"),
-		JOIN_BESIDE_MPI("mpich", "", "mpich"),
-		JOIN_BESIDE_MPI("mpich", " ready", "mpich-ready"),
-	    },
-	    .claims = {
-		{ "At most 1.25 times the time of threads that share memory",
-		    "ratio", "baseline=local", NULL, 0, 1.25 },
-		{ "Half of the time of the join by Open MPI", "ratio",
-		    "baseline=openmpi", NULL, 0, 0.5 },
-		{ "At most its time with windows that were ready", "ratio",
-		    "baseline=openmpi-ready", NULL, 0, 1 },
-		{ "Half of the time of the join by MPICH", "ratio",
-		    "baseline=mpich", NULL, 0, 0.5 },
-	    },
-	},
-	{
-	    .id = "E15",
-	    .name = "join-replicate",
-	    .title = "A join with a small inner relation",
-	    .paper = "With an inner relation of a thousandth, a join that "
-		     "replicates it takes 20 % less time than one that "
-		     "partitions both.",
-	    .here = "16 Ki x 16 Mi tuples of 16 B, two processes with a thread "
-		    "each.",
-	    .steps = {
-		{
-		    .series = "replicate",
-		    .command = "--nodes 2 --threads 1 --inner 16K --outer 16M "
-			       "--strategy replicate",
-		    .seconds = 14,
-		    .cpus = 2,
-		    .join_baseline = "--nodes 2 --threads 1 --inner 16K "
-				     "--outer 16M --strategy repartition",
-		    .baseline = "repartition",
-		},
-	    },
-	    .claims = {
-		{ "At most 0.85 of the time of repartitioning", "ratio",
-		    "experiment=join", NULL, 0, 0.85 },
-	    },
-	},
-	{
-	    .id = "E16",
-	    .name = "replicated-store",
-	    .title = "A replicated store of keys and values",
-	    .paper = "Multi-Paxos and NOPaxos over flows beat DARE. They are "
-		     "equal up to 700,000 requests a second, where the leader "
-		     "of Multi-Paxos is full; NOPaxos takes twice as many.",
-	    .here = "Five replicas and six clients, 95 % reads of 64 B.",
-	    .skipped = "it needs a processor for each of eleven processes; "
-		       "bench/consensus_experiment/run measures it with fewer, "
-		       "beside etcd and Redis",
 	},
 };
 

@@ -63,6 +63,7 @@ static int prepare_sender(struct worker *worker, struct flow_state *state)
 	if (plan->link_bandwidth)
 		sender->link = &worker->board->links[LINK_OUT][link_source_node(
 		    plan, number)];
+	slow_init(&sender->slow, number ? 0 : plan->slow_source);
 	sender->first_word = source_first_word(number);
 	sender->scratch = aligned_alloc(64, (plan->tuple_size + 63) / 64 * 64);
 	if (!sender->scratch)
@@ -73,8 +74,14 @@ static int prepare_sender(struct worker *worker, struct flow_state *state)
 		if (!sender->table)
 			return worker_fail_errno(worker, "a table of tuples");
 	}
+	if (sender->link) {
+		link_queue_init(&sender->queue, plan);
+		if (!sender->queue.due)
+			return worker_fail_errno(worker, "a modelled link");
+	}
 	attr.schema = &state->schema.schema;
 	attr.wait = plan->wait;
+	attr.flags = sender->slow.factor ? DFI_NONBLOCK : 0;
 	ret = dfi_source_open(
 	    worker->dfi, plan->flow, number, &attr, &sender->source);
 	return ret ? worker_fail(worker, ret, "dfi_source_open") : 0;
@@ -93,6 +100,7 @@ static int prepare_receiver(struct worker *worker, struct flow_state *state)
 	receiver->plan = plan;
 	if (plan->link_bandwidth)
 		receiver->links = worker->board->links[LINK_IN];
+	slow_init(&receiver->slow, thread ? 0 : plan->slow_target);
 	receiver->thread = thread;
 	receiver->n_targets = n;
 	receiver->targets = calloc(n, sizeof(struct dfi_target *));
@@ -163,7 +171,9 @@ static int run_sender(struct worker *worker, struct sender *sender)
 	struct dfi_source_stats stats;
 
 	if (sent >= 0)
-		sent = dfi_source_flush(sender->source);
+		do
+			sent = dfi_source_flush(sender->source);
+		while (sent == -EAGAIN && sender->slow.factor);
 	if (sent < 0)
 		worker_fail(worker, sent, "sending");
 	dfi_source_query(sender->source, &stats);
@@ -249,6 +259,7 @@ static void flow_finish(struct worker *worker)
 	free(state->receiver.next);
 	free(state->sender.scratch);
 	free(state->sender.table);
+	free(state->sender.queue.due);
 	free(state);
 }
 

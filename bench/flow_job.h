@@ -4,6 +4,7 @@
 #define DFI_BENCH_FLOW_JOB_H
 
 #include <dfi/dfi.h>
+#include "slow.h"
 #include "worker.h"
 
 /* A schema for any tuple size: the key, perhaps a value, and bytes. */
@@ -25,6 +26,8 @@ struct sender {
 	char *table;
 	uint64_t table_tuples;
 	struct link_word *link; /* modelled, or NULL */
+	struct link_queue queue;
+	struct slow slow;
 };
 
 /* The targets of one thread. */
@@ -37,6 +40,7 @@ struct receiver {
 	uint64_t *next;  /* checking: for each source of each target, the number
 			    after the last tuple that came */
 	struct link_word *links; /* modelled, of all nodes, or NULL */
+	struct slow slow;        /* target 0 */
 	uint64_t tuples;
 	uint64_t bad;
 	struct word_sum sum;

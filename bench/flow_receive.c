@@ -61,6 +61,7 @@ static force_inline void take_batch(struct receiver *receiver, uint32_t index,
 {
 	const char *tuple = batch->tuples;
 	const char *end = tuple + (size_t)batch->count * tuple_size;
+	uint64_t begin = index ? 0 : slow_begin(&receiver->slow);
 	struct word_sum part = { 0 };
 
 	for (; tuple != end; tuple += tuple_size) {
@@ -69,6 +70,8 @@ static force_inline void take_batch(struct receiver *receiver, uint32_t index,
 			receiver->bad++;
 	}
 	word_sum_add(sum, &part);
+	if (!index)
+		slow_end(&receiver->slow, begin);
 }
 
 /* Let a batch pass the modelled link into its target's node. */

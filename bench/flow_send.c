@@ -5,6 +5,9 @@
  */
 #include "flow_job.h"
 
+#include <errno.h>
+#include <sched.h>
+
 static force_inline int send_push(
     struct sender *sender, uint64_t *tuple, size_t tuple_size)
 {
@@ -107,29 +110,91 @@ static force_inline int send_claim(struct sender *sender, size_t tuple_size)
 	return 0;
 }
 
+/* A place in the table that a source goes round, and what is left to do. */
+struct place {
+	uint64_t at, left; /* tuples */
+};
+
+/* The tuples of the next batch, which ends with the table. */
+static uint32_t next_batch(
+    const struct sender *sender, const struct place *place)
+{
+	uint64_t n = sender->table_tuples - place->at;
+
+	n = n < place->left ? n : place->left;
+	return (uint32_t)(n < sender->plan->batch ? n : sender->plan->batch);
+}
+
+static void advance(
+    const struct sender *sender, struct place *place, uint32_t n)
+{
+	place->left -= n;
+	place->at += n;
+	if (place->at == sender->table_tuples)
+		place->at = 0;
+}
+
+static int push_next(const struct sender *sender, struct place *place)
+{
+	int ret = dfi_source_push_batch(sender->source,
+	    sender->table + place->at * sender->plan->tuple_size,
+	    next_batch(sender, place));
+
+	if (ret >= 0)
+		advance(sender, place, (uint32_t)ret);
+	return ret;
+}
+
 static int send_batch(struct sender *sender)
 {
-	const struct plan *plan = sender->plan;
-	uint64_t left = plan->tuples, at = 0, n;
+	struct place place = { .left = sender->plan->tuples };
+	uint64_t begin;
 	int ret;
 
-	while (left > 0) {
-		n = sender->table_tuples - at;
-		if (n > left)
-			n = left;
-		if (n > plan->batch)
-			n = plan->batch;
-		if (sender->link)
-			link_pay(sender->link, plan,
-			    n * plan->tuple_size * link_copies(plan));
-		ret = dfi_source_push_batch(sender->source,
-		    sender->table + at * plan->tuple_size, (uint32_t)n);
+	while (place.left > 0) {
+		begin = slow_begin(&sender->slow);
+		ret = push_next(sender, &place);
+		if (ret == -EAGAIN && sender->slow.factor) {
+			sched_yield(); /* which is no work */
+			continue;
+		}
 		if (ret < 0)
 			return ret;
-		left -= (uint64_t)ret;
-		at += (uint64_t)ret;
-		if (at == sender->table_tuples)
-			at = 0;
+		slow_end(&sender->slow, begin);
+	}
+	return 0;
+}
+
+/*
+ * A batch waits until the link is through with it, and is pushed when it
+ * arrives, while the next ones cross the link.
+ */
+static int send_over_link(struct sender *sender)
+{
+	const struct plan *plan = sender->plan;
+	struct place paid = { .left = plan->tuples }, place = paid;
+	struct link_queue *queue = &sender->queue;
+	uint32_t n;
+	int ret;
+
+	while (place.left > 0) {
+		if (paid.left > 0 && queue->in - queue->out < queue->size) {
+			n = next_batch(sender, &paid);
+			link_pay(sender->link, plan,
+			    (uint64_t)n * plan->tuple_size * link_copies(plan));
+			queue->due[queue->in++ % queue->size] = now_ns() +
+			    plan->link_latency_ns;
+			advance(sender, &paid, n);
+		} else {
+			link_wait(queue->due[queue->out % queue->size]);
+		}
+		for (; queue->out != queue->in &&
+		     queue->due[queue->out % queue->size] <= now_ns();
+		     queue->out++) {
+			ret = push_next(sender, &place);
+			if (ret < 0)
+				return ret;
+		}
 	}
 	return 0;
 }
@@ -147,7 +212,8 @@ int flow_send(struct sender *sender)
 	case API_CURSOR:
 		RETURN_WITH_TUPLE(send_cursor, sender, plan->tuple_size);
 	case API_BATCH:
-		return send_batch(sender);
+		return sender->link ? send_over_link(sender)
+				    : send_batch(sender);
 	default:
 		RETURN_BY_SIZE(send_claim, sender, plan->tuple_size);
 	}

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "board.h"
@@ -25,7 +26,7 @@ double link_limit(const struct plan *plan)
 	return (double)plan->link_bandwidth * links / link_copies(plan);
 }
 
-static void wait_until(uint64_t end)
+void link_wait(uint64_t end)
 {
 	struct timespec at = {
 		.tv_sec = (time_t)(end / 1000000000),
@@ -57,7 +58,19 @@ void link_pay(struct link_word *word, const struct plan *plan, uint64_t bytes)
 		end = begin + cost;
 	} while (!atomic_compare_exchange_weak_explicit(&word->busy_until, &old,
 	    end, memory_order_relaxed, memory_order_relaxed));
-	wait_until(end);
+	link_wait(end);
+}
+
+void link_queue_init(struct link_queue *queue, const struct plan *plan)
+{
+	uint64_t ring = (uint64_t)plan->geometry.segment_size *
+	    plan->geometry.segment_count;
+	uint64_t batch = (uint64_t)plan->batch * plan->tuple_size;
+
+	*queue = (struct link_queue){ .size = plan_lanes(plan) * ring / batch };
+	if (!queue->size)
+		queue->size = 1;
+	queue->due = calloc(queue->size, sizeof(*queue->due));
 }
 
 void compare_report_link(json_t *row, const struct side *side)
@@ -72,4 +85,6 @@ void compare_report_link(json_t *row, const struct side *side)
 	    row, "modelled link", side->values, limits, side->n_values);
 	json_object_set_new(row, "link_bandwidth",
 	    json_integer((json_int_t)plan->link_bandwidth));
+	json_object_set_new(row, "link_latency_us",
+	    report_number((double)plan->link_latency_ns * 1e-3));
 }

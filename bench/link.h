@@ -3,7 +3,8 @@
  * The modelled link of a node: a word that says until when the link is busy
  * with what was sent so far. Threads of the node wait their turn, so all of
  * them together send at the rate of the link. What a thread was late is made up
- * for, up to a limit, as a token bucket does.
+ * for, up to a limit, as a token bucket does. What is through arrives after the
+ * link's latency: it waits at the sender, who goes on meanwhile.
  */
 #ifndef DFI_BENCH_LINK_H
 #define DFI_BENCH_LINK_H
@@ -56,5 +57,20 @@ double link_limit(const struct plan *plan);
 
 /* Send bytes: returns when the link is through with them. */
 void link_pay(struct link_word *word, const struct plan *plan, uint64_t bytes);
+
+/* When batches arrive that are on their way, the oldest first. */
+struct link_queue {
+	uint64_t *due;
+	uint64_t size, in, out;
+};
+
+/*
+ * As many batches may be on their way as the rings of all lanes hold. The
+ * caller frees queue->due; NULL: no memory.
+ */
+void link_queue_init(struct link_queue *queue, const struct plan *plan);
+
+/* Sleep, or yield for a short time, until a time of now_ns(). */
+void link_wait(uint64_t end);
 
 #endif

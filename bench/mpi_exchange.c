@@ -18,6 +18,7 @@
 
 #include "mpi_rank.h"
 #include "rival.h"
+#include "slow.h"
 
 #define MAX_RANKS 64
 
@@ -39,7 +40,8 @@ struct exchange {
 	size_t block_size, head_size;
 	uint64_t room; /* tuples that a block may have */
 	uint64_t used[MAX_RANKS];
-	uint64_t limit; /* tuples to scan at a time */
+	uint64_t limit;   /* tuples to scan at a time */
+	struct slow slow; /* not in small batches */
 	struct word_sum sum;
 	uint64_t received;
 };
@@ -110,14 +112,19 @@ static void run_small_batches(struct exchange *exchange)
 	} while (unfinished > 0);
 }
 
-/* All ranks have as many tuples, so they call as often. */
+/*
+ * All ranks have as many tuples, so they call as often. A slow rank comes last
+ * to each call, so it is at work there, and does not wait.
+ */
 static void run_batches(struct exchange *exchange)
 {
 	int out[MAX_RANKS], in[MAX_RANKS], from[MAX_RANKS], to[MAX_RANKS];
 	int size = (int)exchange->tuple_size, end;
+	uint64_t begin;
 	uint32_t i;
 
 	while (exchange->left > 0) {
+		begin = slow_begin(&exchange->slow);
 		(void)partition(exchange);
 		for (i = 0; i < exchange->n; i++) {
 			out[i] = (int)exchange->used[i] * size;
@@ -129,6 +136,7 @@ static void run_batches(struct exchange *exchange)
 		MPI_Alltoallv(exchange->out, out, from, MPI_BYTE, exchange->in,
 		    in, to, MPI_BYTE, MPI_COMM_WORLD);
 		take(exchange, exchange->in, (uint64_t)(end / size));
+		slow_end(&exchange->slow, begin);
 	}
 }
 
@@ -147,6 +155,7 @@ static int open_exchange(struct mpi_rank *rank, size_t head_size)
 	exchange->table = plan_make_table(plan, (uint32_t)rank->number);
 	exchange->n_table = plan_table_tuples(plan);
 	exchange->left = plan->tuples;
+	slow_init(&exchange->slow, rank->number ? 0 : plan->slow_source);
 	exchange->head_size = head_size;
 	exchange->limit = BATCH_SIZE / plan->tuple_size;
 	exchange->limit = exchange->limit ? exchange->limit : 1;

@@ -9,6 +9,7 @@
 
 #include "options_impl.h"
 #include "../common/usage.h"
+#include "slow.h"
 #include "values.h"
 
 static const uint32_t usual_sizes[] = { 16, 64, 256, 1024, 8192 };
@@ -76,6 +77,22 @@ static void check_pairs(
 			    "the key");
 }
 
+/* As many pairs in each direction, between two processes. */
+static void check_both_ways(
+    const struct argp_state *state, struct shuffle_options *options)
+{
+	if (options->common.role != BENCH_BOTH || options->n_nodes)
+		usage_error(
+		    state, "--bidirectional: without --role and --nodes");
+	if (!options->n_pairs)
+		options->n_pairs = 2;
+	if (options->n_pairs % 2)
+		usage_error(state,
+		    "--bidirectional: with an even number of --pairs, half of "
+		    "them for each direction");
+	options->common.procs = 2;
+}
+
 /* Sources and targets go round the nodes. */
 static void check_nodes(
     const struct argp_state *state, struct shuffle_options *options)
@@ -98,6 +115,8 @@ static void check_shuffle(
 {
 	uint32_t i;
 
+	if (options->both_ways)
+		check_both_ways(state, options);
 	if (options->n_pairs)
 		check_pairs(state, options);
 	if (options->n_nodes)
@@ -107,6 +126,16 @@ static void check_shuffle(
 		    options->n_nodes ? options->n_nodes : options->n_targets);
 	if (options->link_bandwidth && options->common.role != BENCH_BOTH)
 		usage_error(state, "--link-bandwidth: without --role");
+	if (options->link_latency_ns && !options->link_bandwidth)
+		usage_error(state, "--link-latency: with --link-bandwidth");
+	if (options->link_bandwidth &&
+	    (options->slow_source || options->slow_target))
+		usage_error(state,
+		    "--slow-source, --slow-target: without --link-bandwidth");
+	if ((options->slow_source || options->slow_target) &&
+	    (options->n_apis != 1 || options->apis[0] != API_BATCH))
+		usage_error(state,
+		    "--slow-source, --slow-target: only with --api batch");
 	if (!options->n_target_threads)
 		options->n_target_threads = options->n_targets;
 	if (options->n_target_threads > options->n_targets)
@@ -157,6 +186,20 @@ static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_LINK_BANDWIDTH:
 		options->link_bandwidth = parse_link_bandwidth(state, arg);
+		return 0;
+	case KEY_BIDIRECTIONAL:
+		options->both_ways = true;
+		return 0;
+	case KEY_LINK_LATENCY:
+		options->link_latency_ns = parse_link_latency(state, arg);
+		return 0;
+	case KEY_SLOW_SOURCE:
+		options->slow_source = (uint32_t)parse_number(
+		    state, "slow-source", arg, 1, SLOW_MOST);
+		return 0;
+	case KEY_SLOW_TARGET:
+		options->slow_target = (uint32_t)parse_number(
+		    state, "slow-target", arg, 1, SLOW_MOST);
 		return 0;
 	case KEY_TARGET_THREADS:
 		options->n_target_threads = (uint32_t)parse_number(
@@ -210,11 +253,22 @@ void shuffle_options_parse(
 		    "Sources and targets, where each source sends to the "
 		    "target of its number only",
 		    0 },
+		{ "bidirectional", KEY_BIDIRECTIONAL, NULL, 0,
+		    "Pairs of two processes, of which every other one goes the "
+		    "other way (default --pairs 2)",
+		    0 },
 		{ "nodes", KEY_NODES, "N", 0,
 		    "Processes, 1 to 64, which each have a part of the sources "
 		    "and of the targets (default number of both: N)",
 		    0 },
 		LINK_OPTION,
+		LINK_LATENCY_OPTION,
+		{ "slow-source", KEY_SLOW_SOURCE, "N", 0,
+		    "Let source 0 take N times as long for its work, 1 to 100. "
+		    "Only with --api batch; there is no baseline",
+		    0 },
+		{ "slow-target", KEY_SLOW_TARGET, "N", 0,
+		    "The same for target 0", 0 },
 		{ "target-threads", KEY_TARGET_THREADS, "N", 0,
 		    "Threads that share the targets; each polls several "
 		    "(default: one for each target)",
@@ -263,89 +317,6 @@ void shuffle_options_parse(
 	};
 	parse_options(&argp, argc, argv, options);
 	default_tuple_sizes(&options->common, usual_sizes, 5);
-}
-
-/* A ping-pong on one processor that never yields takes a time slice a trip. */
-static void check_latency(
-    const struct argp_state *state, struct latency_options *options)
-{
-	options->one_core = options->one_core ||
-	    shares_processor(&options->common);
-	if (options->one_core && options->common.wait == DFI_WAIT_SPIN)
-		usage_error(state,
-		    "--wait spin: both ends run on one processor, where each "
-		    "uses up its time slice before the other runs: choose "
-		    "--wait adaptive or block, or two processors (--pin, "
-		    "taskset)");
-}
-
-static error_t parse_latency(int key, char *arg, struct argp_state *state)
-{
-	struct latency_options *options = state->input;
-
-	switch (key) {
-	case KEY_ITERATIONS:
-		options->iterations = (uint64_t)parse_number(
-		    state, "iterations", arg, 1, 100000000);
-		return 0;
-	case KEY_HISTOGRAM:
-		options->histogram = arg;
-		return 0;
-	case KEY_RATE:
-		options->rate = (uint64_t)parse_number(
-		    state, "rate", arg, 1, 10000000);
-		return 0;
-	case KEY_ONE_CORE:
-		options->one_core = true;
-		return 0;
-	case ARGP_KEY_END:
-		check_latency(state, options);
-		return 0;
-	default:
-		return parse_rest(key, state, &options->common);
-	}
-}
-
-void latency_options_parse(
-    int argc, char **argv, struct latency_options *options)
-{
-	static const struct argp_option table[] = {
-		{ "iterations", KEY_ITERATIONS, "N", 0,
-		    "Round trips of a round, 1 to 100000000 (default 200000; "
-		    "10000 with --one-core)",
-		    0 },
-		{ "rate", KEY_RATE, "N", 0,
-		    "Requests a second, 1 to 10000000. They are due at fixed "
-		    "times, and a round trip lasts from then on, so a slow "
-		    "reply delays the next ones (default: each request as soon "
-		    "as the reply before has come)",
-		    0 },
-		{ "histogram", KEY_HISTOGRAM, "FILE", 0,
-		    "Write all round trips of all rounds to a file of "
-		    "comma-separated values",
-		    0 },
-		{ "one-core", KEY_ONE_CORE, NULL, 0,
-		    "Pin both ends to one processor, where the baseline "
-		    "yields. Default if there is only one",
-		    0 },
-		{ 0 },
-	};
-	static const struct argp argp = {
-		.options = table,
-		.parser = parse_latency,
-		.doc = "Measure round trips over two latency flows beside a "
-		       "bare cache-line ping-pong.",
-		.children = common_children,
-	};
-
-	*options = (struct latency_options){ .common = common_defaults() };
-	parse_options(&argp, argc, argv, options);
-	default_tuple_sizes(&options->common, small_size, 1);
-	if (!options->iterations)
-		options->iterations = options->one_core ? 10000 : 200000;
-	if (options->rate)
-		options->common.timeout_s += (uint32_t)(options->iterations /
-		    options->rate);
 }
 
 static error_t parse_idle(int key, char *arg, struct argp_state *state)

@@ -57,7 +57,11 @@ struct shuffle_options {
 	uint32_t n_pairs;        /* sources and targets that are paired, or 0 */
 	uint32_t n_nodes;        /* processes with sources and targets, or 0 */
 	uint64_t link_bandwidth; /* of each node, bytes/s; 0: no link */
-	uint32_t apis[N_APIS];   /* enum api */
+	uint64_t link_latency_ns;
+	bool both_ways;       /* every other pair goes the other way */
+	uint32_t slow_source; /* times as long, or 0 */
+	uint32_t slow_target;
+	uint32_t apis[N_APIS]; /* enum api */
 	uint32_t n_apis;
 	uint32_t routing; /* enum dfi_routing */
 	uint32_t batch;
@@ -90,6 +94,7 @@ struct replicate_options {
 	bool no_baseline;
 	bool raw_copies;         /* raw tuples are made outside and copied in */
 	uint64_t link_bandwidth; /* of each node, bytes/s; 0: no link */
+	uint64_t link_latency_ns;
 	bool latency;
 	uint64_t iterations;
 	const char *histogram; /* of latency: the name of a file, or NULL */
@@ -116,7 +121,10 @@ struct combine_options {
 struct latency_options {
 	struct common_options common;
 	uint64_t iterations;
-	uint64_t rate; /* requests a second; 0: as fast as replies come */
+	uint64_t rate;   /* requests a second; 0: as fast as replies come */
+	uint32_t window; /* requests on their way together; 0: one */
+	uint64_t link_latency_ns;
+	bool bulk;             /* another flow beside, in turns with none */
 	const char *histogram; /* the name of a file, or NULL */
 	bool one_core;
 };
@@ -222,6 +230,8 @@ struct rivals_options {
 	uint32_t rivals[N_RIVALS]; /* enum rival_kind; none: all of them */
 	uint32_t n_rivals;
 	uint64_t iterations;
+	uint32_t straggler; /* times as long for node 0; 1: nodes have a
+			       processor each, but none is slow; 0: neither */
 };
 
 /* argv[0] is the subcommand. */

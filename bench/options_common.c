@@ -206,6 +206,16 @@ uint64_t parse_link_bandwidth(const struct argp_state *state, const char *text)
 	return bandwidth;
 }
 
+uint64_t parse_link_latency(const struct argp_state *state, const char *text)
+{
+	double seconds = parse_seconds(state, "link-latency", text);
+
+	if (seconds > 1)
+		usage_error(
+		    state, "--link-latency '%s': more than a second", text);
+	return (uint64_t)(seconds * 1e9);
+}
+
 void check_link(const struct argp_state *state, const uint32_t *apis,
     uint32_t n_apis, uint32_t n_ends)
 {

@@ -62,6 +62,13 @@ enum key {
 	KEY_THINK,
 	KEY_JOINS,
 	KEY_LINK_BANDWIDTH,
+	KEY_SLOW_SOURCE,
+	KEY_SLOW_TARGET,
+	KEY_STRAGGLER,
+	KEY_WINDOW,
+	KEY_LINK_LATENCY,
+	KEY_BULK,
+	KEY_BIDIRECTIONAL,
 };
 
 /* The parser of common options, as a child of a subcommand's parser. */
@@ -106,6 +113,17 @@ void check_link(const struct argp_state *state, const uint32_t *apis,
 		    "batch; compares with the link instead of a ring",        \
 		    0                                                         \
 	}
+
+#define LINK_LATENCY_OPTION                                                   \
+	{                                                                     \
+		"link-latency", KEY_LINK_LATENCY, "TIME", 0,                  \
+		    "Let what crosses a modelled link arrive so much later, " \
+		    "as 20us",                                                \
+		    0                                                         \
+	}
+
+/* "20us": nanoseconds of a modelled link, at most a second. */
+uint64_t parse_link_latency(const struct argp_state *state, const char *text);
 
 /* The seconds of an option's text. Ends the process if it is no time. */
 double parse_seconds(

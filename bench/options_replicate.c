@@ -14,6 +14,10 @@ static void check_replicate(
 
 	if (options->histogram && !options->latency)
 		usage_error(state, "--histogram: only with --latency");
+	if (options->link_latency_ns && !options->link_bandwidth &&
+	    !options->latency)
+		usage_error(state,
+		    "--link-latency: with --link-bandwidth or --latency");
 	if (options->link_bandwidth && options->latency)
 		usage_error(state, "--link-bandwidth: without --latency");
 	if (options->link_bandwidth && options->common.role != BENCH_BOTH)
@@ -58,6 +62,9 @@ static error_t parse_replicate(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_LINK_BANDWIDTH:
 		options->link_bandwidth = parse_link_bandwidth(state, arg);
+		return 0;
+	case KEY_LINK_LATENCY:
+		options->link_latency_ns = parse_link_latency(state, arg);
 		return 0;
 	case KEY_LATENCY:
 		options->latency = true;
@@ -106,6 +113,7 @@ void replicate_options_parse(
 		    "place). Only with --api push or cursor",
 		    0 },
 		LINK_OPTION,
+		LINK_LATENCY_OPTION,
 		{ "latency", KEY_LATENCY, NULL, 0,
 		    "Measure the time from a request to the replies of all "
 		    "targets, over latency flows, instead of bandwidth",

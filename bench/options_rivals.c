@@ -4,6 +4,7 @@
 
 #include "../common/usage.h"
 #include "options_impl.h"
+#include "slow.h"
 #include "values.h"
 
 /* What both have; measure_name: of the measures of the command. */
@@ -42,9 +43,33 @@ static error_t parse_tcp(int key, char *arg, struct argp_state *state)
 	return parse_rivals(key, arg, state, tcp_measure_name);
 }
 
+/* Both ends of a node share a processor, as those of a rank do. */
+static void place_nodes(
+    const struct argp_state *state, struct rivals_options *options)
+{
+	struct common_options *common = &options->common;
+
+	if (!options->straggler)
+		return;
+	if (options->n_measures != 1 || options->measures[0] != MEASURE_SHUFFLE)
+		usage_error(state, "--straggler: only with --measure shuffle");
+	if (common->placement.cpus || common->placement.off)
+		return;
+	common->placement.n_cpus = usable_cpus(common->cpus, 2);
+	common->placement.cpus = common->cpus;
+}
+
 static error_t parse_peers(int key, char *arg, struct argp_state *state)
 {
-	return parse_rivals(key, arg, state, peers_measure_name);
+	struct rivals_options *options = state->input;
+
+	if (key == ARGP_KEY_END)
+		place_nodes(state, options);
+	if (key != KEY_STRAGGLER)
+		return parse_rivals(key, arg, state, peers_measure_name);
+	options->straggler = (uint32_t)parse_number(
+	    state, "straggler", arg, 1, SLOW_MOST);
+	return 0;
 }
 
 #define ITERATIONS                                             \
@@ -103,6 +128,11 @@ void peers_options_parse(int argc, char **argv, struct rivals_options *options)
 		    0 },
 		{ "peer", KEY_PEER, "LIST", 0,
 		    "Peers to compare with (default all that are installed)",
+		    0 },
+		{ "straggler", KEY_STRAGGLER, "N", 0,
+		    "In shuffle, let node 0 take N times as long for its own "
+		    "work, at both of its ends; each node has a processor. "
+		    "With 1 no node is slow. Only beside Alltoallv",
 		    0 },
 		ITERATIONS,
 		{ 0 },

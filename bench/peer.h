@@ -20,10 +20,12 @@ struct tally {
 	uint64_t sum; /* of sent tuples minus that of received ones */
 	uint64_t bad;
 	uint64_t preempted;
-	uint64_t segments; /* sent */
-	uint64_t copied;   /* bytes that sources wrote to send them */
-	uint64_t cpu_ns;   /* processor time of the sources' threads */
-	uint64_t requests; /* RDMA work requests of all kinds */
+	uint64_t segments;      /* sent */
+	uint64_t copied;        /* bytes that sources wrote to send them */
+	uint64_t bulk;          /* tuples sent beside an echo */
+	uint64_t cpu_ns;        /* processor time of the sources' threads */
+	uint64_t target_cpu_ns; /* and of the targets' */
+	uint64_t requests;      /* RDMA work requests of all kinds */
 	uint64_t completions;
 	uint32_t queue_pairs; /* the most of a process */
 	uint32_t notify;      /* enum notify, perhaps several bits */

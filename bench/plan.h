@@ -57,6 +57,7 @@ enum rival_kind {
 	RIVAL_UCX_TAG,
 	RIVAL_UCX_PUT,
 	RIVAL_UCX_AM,
+	RIVAL_FABRIC_SHM,
 	RIVAL_PIPE,
 	RIVAL_UNIX,
 	RIVAL_ZEROMQ_IPC,
@@ -111,19 +112,25 @@ struct plan {
 	uint32_t n_combiners; /* of the tree: threads after those of targets */
 	uint32_t n_nodes;     /* ends of number i are on node i mod this; 0: all
 				 sources on one, each target on its own */
+	uint32_t slow_source; /* how many times as long the work of source 0 */
+	uint32_t slow_target; /* and of target 0 takes; 0: they are not slow */
 	uint64_t link_bandwidth; /* modelled, of each node, bytes/s; 0: none */
-	uint64_t n_groups;       /* of sums by key; 0: one sum of all */
+	uint64_t link_latency_ns;
+	uint64_t n_groups; /* of sums by key; 0: one sum of all */
 	uint64_t tuples; /* of each source; of an echo, round trips; or numbers
 			    taken */
 	uint64_t idle_ns;
 	uint64_t
 	    interval_ns; /* of an echo's requests; 0: one after the other */
+	uint32_t window; /* an echo's requests on their way; 0: one */
+	uint32_t bulk;   /* an echo has bulk data beside it */
 	uint32_t how;    /* enum how */
 	uint32_t rival;  /* enum rival_kind */
 	uint32_t trips;  /* of a rival in memory: round trips, not tuples */
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
 	char flow[PLAN_NAME_SIZE];    /* or the sequencer's name */
 	char back[PLAN_NAME_SIZE];    /* the flow of the responses */
+	char bulk_flow[PLAN_NAME_SIZE];
 };
 
 /* How many tuples the table has from which API_BATCH pushes repeatedly. */

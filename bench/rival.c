@@ -28,6 +28,7 @@ static const struct rival rival_raw = { .version = raw_version };
 static const struct rival *const rivals[N_RIVALS] = {
 #ifdef DFI_BENCH_FABRIC
 	[RIVAL_FABRIC] = &rival_fabric,
+	[RIVAL_FABRIC_SHM] = &rival_fabric_shm,
 #endif
 #ifdef DFI_BENCH_ZEROMQ
 	[RIVAL_ZEROMQ] = &rival_zeromq,

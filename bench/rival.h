@@ -20,6 +20,7 @@
  *	rival_zeromq_ipc.c  ZeroMQ, a pair over its ipc
  *	rival_nng.c         nng, a pair over its ipc
  *	rival_ucx.c         UCX, messages by tag, active ones, or puts
+ *	rival_fabric_shm.c  libfabric's provider shm, messages
  *	rival_mpi.c         starts Open MPI or MPICH, each with two processes of
  *	                    mpi_rank.c, which do the work by messages or by puts
  */
@@ -43,6 +44,7 @@ const struct rival *rival_of(enum rival_kind kind);
 extern const struct rival rival_fabric, rival_send, rival_zeromq;
 extern const struct rival rival_iperf3, rival_pingpong;
 extern const struct rival rival_openmpi, rival_mpich, rival_ucx;
+extern const struct rival rival_fabric_shm;
 extern const struct rival rival_pipe, rival_unix, rival_zeromq_ipc, rival_nng;
 
 /* ---- Both ends meet through the board's data area ---------------------- */

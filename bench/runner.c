@@ -67,7 +67,9 @@ static void fill_seats(const struct runner_attr *attr, struct board *board)
 		seat->number = seat->role == ROLE_SOURCE ? i
 							 : i - attr->n_sources;
 		seat->process = attr->nodes
-		    ? seat->number % attr->procs
+		    ? (seat->number +
+			  (attr->crosses && seat->role == ROLE_TARGET)) %
+			attr->procs
 		    : attr->procs == 2 && seat->role == ROLE_TARGET;
 		seat->listed = listed_cpu(attr->placement, i);
 	}
@@ -268,11 +270,13 @@ static void collect(const struct board *board, struct tally *tally)
 			tally->sent += seat->tuples * copies;
 			tally->sum += seat->sum * copies;
 			tally->copied += seat->copied;
+			tally->bulk += seat->bulk;
 			tally->cpu_ns += seat->cpu_ns;
 			if (plan->n_targets)
 				continue;
 		} else {
 			tally->received += seat->tuples;
+			tally->target_cpu_ns += seat->cpu_ns;
 			tally->sum -= seat->sum;
 			tally->bad += seat->bad;
 		}
@@ -291,6 +295,7 @@ static void add_tally(struct tally *tally, const struct tally *other)
 	tally->sum += other->sum;
 	tally->bad += other->bad;
 	tally->preempted += other->preempted;
+	tally->target_cpu_ns += other->target_cpu_ns;
 	tally->segments += other->segments;
 	tally->requests += other->requests;
 	tally->completions += other->completions;

@@ -27,7 +27,9 @@ struct runner_attr {
 	uint32_t n_sources;
 	uint32_t n_target_threads;
 	uint32_t procs;       /* 1: all in one; 2: sources, targets */
-	bool nodes;           /* each process has sources and targets */
+	bool nodes;           /* each process has sources and targets: */
+	bool crosses;         /* a source's target of its number is in the next
+				 one */
 	uint64_t data_size;   /* of the board's data area */
 	const char *registry; /* NULL: the workers don't use the library */
 	uint32_t timeout_s;   /* for each step of a round */

@@ -63,6 +63,7 @@ static bool open_group(struct scale *scale)
 bool scale_open(struct scale *scale)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
+	uint64_t begin;
 	uint32_t i;
 
 	scale->plans = calloc(scale->n_flows, sizeof(scale->plans[0]));
@@ -87,6 +88,7 @@ bool scale_open(struct scale *scale)
 			&(struct raw_geometry){ 0 }))
 			return false;
 	}
+	begin = now_ns();
 	if (!open_targets(scale))
 		return false;
 	for (i = 0; i < all_sources(scale); i++)
@@ -94,6 +96,7 @@ bool scale_open(struct scale *scale)
 			scale->plans[i / scale->n_attached].flow,
 			i % scale->n_attached, NULL, &scale->sources[i]) < 0)
 			return fail_dfi("dfi_source_open");
+	scale->open_ns = now_ns() - begin;
 	return all_targets(scale) == 1 || open_group(scale);
 }
 

@@ -26,6 +26,7 @@ struct scale {
 	struct dfi *from;        /* that of the sources */
 	struct plan *plans;      /* of each flow, with its name */
 	uint32_t n_created;
+	uint64_t open_ns; /* the time to open all endpoints */
 	struct dfi_source **sources;
 	struct dfi_target **targets;
 	struct dfi_target_group *group; /* NULL: there is one target */

@@ -10,12 +10,14 @@
 #include "../common/complain.h"
 #include "report.h"
 #include "runner.h"
+#include "slow.h"
 
 /* Whether a plan from another process is valid here. */
 static bool is_valid(const struct plan *plan)
 {
 	return memchr(plan->flow, '\0', sizeof(plan->flow)) &&
 	    memchr(plan->back, '\0', sizeof(plan->back)) &&
+	    memchr(plan->bulk_flow, '\0', sizeof(plan->bulk_flow)) &&
 	    (plan->job == JOB_FLOW || plan->job == JOB_ECHO_FLOW) &&
 	    plan->api < N_APIS && plan->n_target_threads >= 1 &&
 	    plan->n_target_threads <= plan->n_targets &&
@@ -23,6 +25,8 @@ static bool is_valid(const struct plan *plan)
 	    plan->n_sources <= DFI_MAX_ENDPOINTS && plan->replicates <= 1 &&
 	    plan->ordered <= 1 && plan->paired <= 1 &&
 	    (!plan->paired || plan->n_sources <= plan->n_targets) &&
+	    plan->link_latency_ns <= UINT64_C(1000000000) &&
+	    plan->slow_source <= SLOW_MOST && plan->slow_target <= SLOW_MOST &&
 	    plan->tuple_size >= 8 && plan->tuple_size <= DFI_MAX_TUPLE_SIZE;
 }
 

@@ -111,15 +111,30 @@ static bool create_flow(struct session *session, const struct plan *plan,
 	return true;
 }
 
+/* Bulk data beside an echo has a flow for bandwidth, as the library makes it.
+ */
+static struct plan bulk_plan(const struct plan *plan)
+{
+	struct plan bulk = *plan;
+
+	bulk.job = JOB_FLOW;
+	return bulk;
+}
+
 bool session_create_flows(struct session *session, struct plan *plan,
     const struct raw_geometry *asked)
 {
-	plan->back[0] = '\0';
+	struct plan bulk = bulk_plan(plan);
+
+	plan->back[0] = plan->bulk_flow[0] = '\0';
 	if (!create_flow(session, plan, asked, false, plan->flow))
 		return false;
 	if (plan->job != JOB_ECHO_FLOW)
 		return true;
-	return create_flow(session, plan, asked, true, plan->back);
+	return create_flow(session, plan, asked, true, plan->back) &&
+	    (!plan->bulk ||
+		create_flow(session, &bulk, &(struct raw_geometry){ 0 }, false,
+		    plan->bulk_flow));
 }
 
 /* Add what the ends of a flow in this invocation reserve. */
@@ -148,10 +163,15 @@ static bool add_needs(const struct session *session, const struct plan *plan,
 bool session_needs(struct session *session, const struct plan *plan,
     const struct raw_geometry *asked, uint64_t *bytes)
 {
+	struct plan bulk = bulk_plan(plan);
+
 	*bytes = 0;
 	return add_needs(session, plan, asked, false, bytes) &&
 	    (plan->job != JOB_ECHO_FLOW ||
-		add_needs(session, plan, asked, true, bytes));
+		add_needs(session, plan, asked, true, bytes)) &&
+	    (!plan->bulk ||
+		add_needs(
+		    session, &bulk, &(struct raw_geometry){ 0 }, false, bytes));
 }
 
 static void remove_flow(struct session *session, const char *name)
@@ -164,6 +184,7 @@ void session_remove_flows(struct session *session, const struct plan *plan)
 {
 	remove_flow(session, plan->flow);
 	remove_flow(session, plan->back);
+	remove_flow(session, plan->bulk_flow);
 }
 
 bool session_look_up(struct session *session, struct plan *plan,

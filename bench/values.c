@@ -295,6 +295,7 @@ const char *rival_name(uint32_t rival)
 		[RIVAL_UCX_TAG] = "ucx-tag",
 		[RIVAL_UCX_PUT] = "ucx-put",
 		[RIVAL_UCX_AM] = "ucx-am",
+		[RIVAL_FABRIC_SHM] = "libfabric-shm",
 		[RIVAL_PIPE] = "pipe",
 		[RIVAL_UNIX] = "unix",
 		[RIVAL_ZEROMQ_IPC] = "zeromq-ipc",

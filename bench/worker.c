@@ -20,6 +20,7 @@
 #include "../common/complain.h"
 #include "../common/threads.h"
 #include "peer.h"
+#include "slow.h"
 
 static const struct job *const jobs[N_JOBS] = {
 	[JOB_FLOW] = &flow_job,
@@ -113,16 +114,6 @@ static uint64_t preemptions(void)
 
 	getrusage(RUSAGE_THREAD, &usage);
 	return (uint64_t)usage.ru_nivcsw;
-}
-
-/* Processor time of this thread so far. */
-static uint64_t thread_cpu_ns(void)
-{
-	struct timespec now = { 0 };
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) +
-	    (uint64_t)now.tv_nsec;
 }
 
 /* Whether targets notice the segments of some ring in this way. */

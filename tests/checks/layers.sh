@@ -112,7 +112,7 @@ check_includes()
 					"only src/registry/etcd may include $name" ;;
 		'<rdma/fabric.h>' | '<rdma/fi_'*)
 			[[ $file == src/transport/ofi/* ||
-				$file == bench/rival_fabric.c ]] ||
+				$file == bench/rival_fabric*.c ]] ||
 				report "$file:$line" \
 					"only src/transport/ofi may include $name" ;;
 		'<infiniband/'* | '<rdma/'*)

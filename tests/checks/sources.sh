@@ -25,7 +25,7 @@ if option DFI_BUILD_EXAMPLES; then dirs+=(examples); fi
 # where its library is missing.
 optional=()
 grep -qE '^DFI_BENCH_FABRIC_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" ||
-	optional+=(bench/rival_fabric.c)
+	optional+=(bench/rival_fabric.c bench/rival_fabric_shm.c)
 grep -qE '^DFI_BENCH_ZEROMQ_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" ||
 	optional+=(bench/rival_zeromq.c bench/rival_zeromq_ipc.c)
 { grep -qE '^DFI_BENCH_(OPENMPI|MPICH)_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" &&

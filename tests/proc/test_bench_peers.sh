@@ -17,7 +17,8 @@ peers() # ARGUMENT...
 		fail "dfi-bench peers $*: $(cat "$tmp/rows" "$tmp/log")"
 }
 
-peers="pipe unix zeromq-ipc nng openmpi-send openmpi-put mpich-send mpich-put ucx-tag ucx-put ucx-am"
+peers="pipe unix zeromq-ipc nng openmpi-send openmpi-put mpich-send mpich-put ucx-tag ucx-put ucx-am \
+libfabric-shm"
 
 # Bare cache lines are left out: the ends spin, which takes minutes on a busy machine.
 peers --wide --measure tuples,batches
@@ -58,6 +59,20 @@ for way in shuffle-alltoall shuffle-alltoallv replicate-bcast combine-reduce thr
 			fail "$way, $mpi: not two rows that are right: $(cat "$tmp/rows")"
 	done
 done
+
+# A node that is slow on purpose, beside the calls that have it.
+: > "$tmp/rows"
+peers --measure shuffle --straggler 2 --json
+if grep -q '"baseline": "openmpi-alltoallv"' "$tmp/rows"; then
+	grep -q '"straggler": 2' "$tmp/rows" || fail "no straggler: $(cat "$tmp/rows")"
+fi
+! grep -q '"baseline": "\(raw\|.*-alltoall\)"' "$tmp/rows" ||
+	fail "a peer without a slow node: $(cat "$tmp/rows")"
+! grep -q '"verified": false' "$tmp/rows" || fail "a straggler: $(cat "$tmp/rows")"
+if "$bin/dfi-bench" peers --straggler 2 > /dev/null 2> "$tmp/log"; then
+	fail "round trips have a straggler"
+fi
+grep -q -- '--straggler: only with --measure shuffle' "$tmp/log" || fail "$(cat "$tmp/log")"
 
 # Tuples whose end a read need not have, and which are larger than a batch.
 : > "$tmp/rows"

@@ -86,13 +86,30 @@ refused 64 '--nodes: without' shuffle --nodes 2 --procs 2
 # No node sends more than its modelled link carries, nor do all of them.
 link=(--link-bandwidth 10M --api batch --wait block --tuple-size 64 --bytes 1M --repeat 1
 	--timeout "$wait_limit" --json)
-for command in "shuffle --nodes 2" "shuffle --targets 3" "replicate --targets 2"; do
+for command in "shuffle --nodes 2" "shuffle --targets 3 --link-latency 200us" \
+	"replicate --targets 2 --link-latency 1ms"; do
 	read -ra words <<< "$command"
 	"$bench" "${words[@]}" "${link[@]}" > "$tmp/link" || fail "$command: $(cat "$tmp/link")"
 	grep -q '"baseline": "modelled link"' "$tmp/link" || fail "$command has no link"
 	! grep -q '"verified": false' "$tmp/link" || fail "$command: $(cat "$tmp/link")"
 	sed -n 's/ *"ratio": \(.*\),/\1/p' "$tmp/link" |
 		awk '$1 <= 0 || $1 > 1.02 { bad = 1 } END { exit bad || !NR }' || fail "$command: $(cat "$tmp/link")"
+done
+refused 64 '--link-latency: with --link-bandwidth' shuffle --link-latency 1ms
+refused 64 '--link-latency: with --link-bandwidth or --latency' replicate --link-latency 1ms
+refused 64 "--link-latency '2s': more than a second" latency --link-latency 2s
+# Nothing arrives before its latency has passed: in bytes by time, and in both ways of a trip.
+"$bench" shuffle --link-latency 50ms "${link[@]/1M/64K}" > "$tmp/link" || fail "$(cat "$tmp/link")"
+sed -n 's/^ *"value": \(.*\),/\1/p' "$tmp/link" |
+	awk '$1 > 65536 / 0.05 * 1e-9 { bad = 1 } END { exit bad || !NR }' ||
+	fail "64 KiB in less than 50 ms: $(cat "$tmp/link")"
+for command in latency "replicate --latency --targets 2 --mode naive"; do
+	read -ra words <<< "$command"
+	"$bench" "${words[@]}" --link-latency 100us --iterations 20 --repeat 1 --tuple-size 16 --json \
+		--timeout "$wait_limit" > "$tmp/link" || fail "$command: $(cat "$tmp/link")"
+	sed -n 's/^ *"min": \(.*\),/\1/p' "$tmp/link" |
+		awk '$1 < 200000 { bad = 1 } END { exit bad || !NR }' ||
+		fail "$command is faster than its link: $(cat "$tmp/link")"
 done
 refused 64 '--link-bandwidth: only with --api batch' shuffle --link-bandwidth 1M
 refused 64 "--link-bandwidth '10': not a number" shuffle --link-bandwidth 10
