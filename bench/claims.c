@@ -137,17 +137,21 @@ enum verdict claims_judge(
 json_t *claims_json(const struct experiment *experiment, const json_t *rows)
 {
 	const struct claim *claim;
-	json_t *all = json_array();
+	json_t *all = json_array(), *one;
+	enum verdict verdict;
 	char finding[64];
 	double found;
 
 	for (claim = experiment->claims;
 	     claim < experiment->claims + MAX_CLAIMS && claim->text; claim++) {
 		claim_finding(claim, rows, finding, sizeof(finding));
-		json_array_append_new(all,
-		    json_pack("{s:s, s:s, s:s}", "text", claim->text, "finding",
-			finding, "verdict",
-			verdict_name(claim_judge(claim, rows, &found))));
+		verdict = claim_judge(claim, rows, &found);
+		one = json_pack("{s:s, s:s, s:s}", "text", claim->text,
+		    "finding", finding, "verdict", verdict_name(verdict));
+		if (claim->why && verdict == VERDICT_DIFFERS)
+			json_object_set_new(
+			    one, "why", json_string(claim->why));
+		json_array_append_new(all, one);
 	}
 	return all;
 }

@@ -34,7 +34,7 @@ enum verdict claims_judge(
 
 /*
  * Returns claims with their verdicts as a JSON array, a new reference: text,
- * finding, verdict.
+ * finding, verdict, and why, if it differs for a known reason.
  */
 json_t *claims_json(const struct experiment *experiment, const json_t *rows);
 

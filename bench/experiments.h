@@ -41,6 +41,7 @@ struct claim {
 	const char *member;
 	const char *rows, *against;
 	double least, most; /* most 0: no upper limit */
+	const char *why;    /* it may differ, as profiles show; or NULL */
 };
 
 struct figure {

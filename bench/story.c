@@ -220,6 +220,8 @@ static void write_claims(struct page *page, const json_t *result)
 			: "open");
 	}
 	page_table_end(page);
+	json_array_foreach(claims, i, claim) if (*text_of(claim, "why"))
+	    page_paragraph(page, "Where it differs.", text_of(claim, "why"));
 }
 
 /*

@@ -58,6 +58,15 @@ if [ $drawn = yes ]; then
 		fail "the colour of text is fixed"
 fi
 
+# A statement that differs has its reason, if one is known.
+sed 's/"verdict": "agrees"/"verdict": "differs", "why": "<Small> machines."/' \
+	results/E8-memory.json > reason
+mkdir reasons
+mv reason reasons/E8-memory.json
+reports reasons
+has reasons/report.html '<b>Where it differs.</b> &lt;Small&gt; machines.'
+! grep -qF 'Where it differs.' results/report.html || fail "a reason for what agrees"
+
 # Text of a result is text, for browsers, Markdown and gnuplot.
 sed -i -e 's/"title": "Numbers/"title": "<script>|Numbers/' \
 	-e "s/one by one/one' by\\\\nsystem(\"touch drawn_by_command\")\\\\n#/" \

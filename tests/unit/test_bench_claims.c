@@ -32,7 +32,7 @@ static void assert_verdict(const struct claim *claim, enum verdict expected)
 Test(claims, a_quotient_is_compared_with_both_limits)
 {
 	struct claim claim = { "", "value", "api=push size=16",
-		"api=push size=64", 0.5, 0.5 };
+		"api=push size=64", 0.5, 0.5, NULL };
 
 	assert_verdict(&claim, VERDICT_AGREES);
 	claim.least = 0.51;
@@ -45,21 +45,41 @@ Test(claims, a_quotient_is_compared_with_both_limits)
 
 Test(claims, without_other_rows_the_value_itself_is_compared)
 {
-	struct claim claim = { "", "value", "size=64", NULL, 8, 8 };
+	struct claim claim = { "", "value", "size=64", NULL, 8, 8, NULL };
 
 	assert_verdict(&claim, VERDICT_AGREES);
 }
 
 Test(claims, several_rows_count_by_their_median)
 {
-	struct claim claim = { "", "value", "api=push", NULL, 6, 6 };
+	struct claim claim = { "", "value", "api=push", NULL, 6, 6, NULL };
 
 	assert_verdict(&claim, VERDICT_AGREES);
 }
 
+Test(claims, a_reason_is_given_only_for_what_differs)
+{
+	static const struct experiment experiment = {
+		.claims = {
+			{ "holds", "value", "size=64", NULL, 8, 8, "never" },
+			{ "differs", "value", "size=64", NULL, 9, 0, "because" },
+			{ "has none", "value", "size=64", NULL, 9, 0, NULL },
+		},
+	};
+	json_t *rows = some_rows(), *all = claims_json(&experiment, rows);
+
+	cr_assert_null(json_object_get(json_array_get(all, 0), "why"));
+	cr_assert_str_eq(
+	    json_string_value(json_object_get(json_array_get(all, 1), "why")),
+	    "because");
+	cr_assert_null(json_object_get(json_array_get(all, 2), "why"));
+	json_decref(all);
+	json_decref(rows);
+}
+
 Test(claims, underscores_in_a_selection_stand_for_blanks)
 {
-	struct claim claim = { "", "value", "api=two_words", NULL, 1, 1 };
+	struct claim claim = { "", "value", "api=two_words", NULL, 1, 1, NULL };
 
 	assert_verdict(&claim, VERDICT_AGREES);
 }
@@ -76,10 +96,11 @@ Test(claims, a_selection_may_ask_whether_something_holds)
 
 Test(claims, without_rows_nothing_is_claimed)
 {
-	struct claim none = { "", "value", "api=claim", NULL, 0, 1 };
-	struct claim null = { "", "value", "api=none", NULL, 0, 1 };
-	struct claim against = { "", "value", "api=push", "size=7", 0, 1 };
-	struct claim prefix = { "", "value", "api=pus", NULL, 0, 100 };
+	struct claim none = { "", "value", "api=claim", NULL, 0, 1, NULL };
+	struct claim null = { "", "value", "api=none", NULL, 0, 1, NULL };
+	struct claim against = { "", "value", "api=push", "size=7", 0, 1,
+		NULL };
+	struct claim prefix = { "", "value", "api=pus", NULL, 0, 100, NULL };
 
 	assert_verdict(&none, VERDICT_NONE);
 	assert_verdict(&null, VERDICT_NONE);
