@@ -5,9 +5,12 @@
 #include "experiments_impl.h"
 
 /* Round trips of which several are on their way. */
-#define WINDOW(n)                                                              \
-	{                                                                      \
-		"window " n, "latency --window " n " --iterations 50000", 2, 2 \
+#define WINDOW(n)                                                \
+	{                                                        \
+		"window " n,                                     \
+		    "latency --window " n " --iterations 20000 " \
+		    "--timeout 300",                             \
+		    2, 2                                         \
 	}
 
 /* A target that reads `times` as slowly as the other one. */
@@ -85,8 +88,8 @@ const struct experiment load_experiments[] = {
 		    "limit is the same round trip without bulk data.",
 	    .steps = {
 		{ "bulk",
-		    "latency --bulk --procs 2 --iterations 20000 --tuple-size "
-		    "16,64",
+		    "latency --bulk --procs 2 --iterations 20000 --timeout 300 "
+		    "--tuple-size 16,64",
 		    4, 2 },
 	    },
 	    .claims = {
