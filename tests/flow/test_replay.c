@@ -748,6 +748,47 @@ Test(replay, a_source_that_returns_learns_what_was_acknowledged)
 	finish(workers, 2);
 }
 
+/* R4: a segment says nothing of tuples that wait behind it. */
+Test(replay, a_resume_is_not_behind_tuples_that_wait)
+{
+	struct dfi_flow_attr attr = flow_attr();
+	struct worker first, second;
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_source *source;
+	uint64_t lowest, i;
+
+	attr.open.hold_bytes = MOST * sizeof(struct kv);
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	open_worker(&first, 0);
+	work_until_held(&first, PARTITIONS);
+	source = open_at(0);
+	push_from(source, 1, WINDOW / 2);
+	work_until_consumed(&first, WINDOW / 2);
+	cr_assert_eq(dfi_target_close(first.target), 0);
+	/* More than a ring waits for the next owner. */
+	push_from(source, WINDOW / 2 + 1, 2 * WINDOW);
+	open_worker(&second, 1);
+	work_until_held(&second, PARTITIONS);
+	while (work(&second) != -ENOBUFS) {
+		cr_assert_lt(now_ms(), until);
+		yield_times(1);
+	}
+	commit(&second);
+	kill_source(source);
+	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	lowest = resume(source, &second, 1);
+	cr_assert_leq(lowest, WINDOW, "%lu", (unsigned long)lowest);
+	for (i = lowest + 1; i <= 2 * WINDOW + 10; i++)
+		while (push(source, i) == -EAGAIN) {
+			(void)work(&second);
+			commit(&second);
+		}
+	close_source(source, &second, 1);
+	expect_effects(0, 2 * WINDOW + 10);
+	finish(&second, 1);
+}
+
 Test(replay, source_and_target_die_and_the_input_is_read_again)
 {
 	struct worker first, second;
