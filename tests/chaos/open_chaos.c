@@ -7,13 +7,14 @@
  * and nobody hangs (open_verdict.c).
  *
  * open_chaos [--seconds N] [--runs N] [--seed S] [--wait-limit MS]
- *	[--volume PERCENT] [--verbose]
+ *	[--volume PERCENT] [--replay] [--verbose]
  *
  * Without --seconds and --runs: 100 runs. After --wait-limit without any
  * progress a run hangs. --volume: how many tuples are sent, compared to the
- * usual. Each violation is printed with its seed, which --seed S --runs 1
- * repeats. The last line is "runs: N violations: M", the exit status 0 without
- * a violation.
+ * usual. --replay: all flows are with replay, whose tuples take effect once, or
+ * without keys at least once (open_replay.c). Each violation is printed with
+ * its seed, which --seed S --runs 1 repeats. The last line is "runs: N
+ * violations: M", the exit status 0 without a violation.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -40,7 +41,7 @@
 static struct {
 	uint64_t seed;
 	uint32_t seconds, runs, wait_limit_ms, volume;
-	bool verbose;
+	bool verbose, replay;
 } options = {
 	.wait_limit_ms = 20000,
 	.volume = 100,
@@ -95,6 +96,19 @@ static void start_process(struct run *run, uint32_t process)
 	run->pids[process] = runner_spawn(argv, run->board_fd, -1, -1);
 }
 
+/* Tuples are struct replay_tuple, and the rest is behind it. */
+static void describe_replay(struct dfi_schema *schema, struct dfi_field *fields,
+    struct dfi_flow_attr *flow)
+{
+	fields[1] = (struct dfi_field)DFI_FIELD(struct replay_tuple, position);
+	fields[2] = (struct dfi_field)DFI_FIELD(struct replay_tuple, seat);
+	fields[3] = (struct dfi_field)DFI_FIELD(struct replay_tuple, group);
+	fields[4] = fields[5];
+	schema->n_fields--;
+	flow->key = flow->key ? "group" : NULL;
+	flow->open.input_position = "position";
+}
+
 static void create_flow(struct run *run)
 {
 	struct dfi_field fields[] = {
@@ -130,6 +144,8 @@ static void create_flow(struct run *run)
 	fields[5].offset = (uint32_t)sizeof(struct open_tuple);
 	fields[5].size = run->plan.tuple_size - fields[5].offset;
 	schema.tuple_size = run->plan.tuple_size;
+	if (run->plan.replays)
+		describe_replay(&schema, fields, &flow);
 	if (!fields[5].size)
 		schema.n_fields--;
 	attr.registry = run->address;
@@ -444,6 +460,7 @@ static unsigned run_once(uint64_t seed)
 		open_print_plan(&run.plan);
 	fflush(stdout);
 	run.board = runner_open_board(sizeof(*run.board), &run.board_fd);
+	open_replay_init(run.board);
 	snprintf(run.address, sizeof(run.address),
 	    "unix:@dfi-open-chaos-%d-%" PRIu64, (int)getpid(), seed);
 	snprintf(run.state, sizeof(run.state), "/tmp/dfi-open-chaos-XXXXXX");
@@ -488,6 +505,7 @@ static void parse(int argc, char **argv)
 		{ "wait-limit", required_argument, NULL, 'p' },
 		{ "volume", required_argument, NULL, 'V' },
 		{ "verbose", no_argument, NULL, 'v' },
+		{ "replay", no_argument, NULL, 'R' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int option;
@@ -506,6 +524,8 @@ static void parse(int argc, char **argv)
 			options.volume = number(optarg);
 		else if (option == 'v')
 			options.verbose = true;
+		else if (option == 'R')
+			options.replay = true;
 		else
 			exit(EXIT_FAILURE);
 	}
@@ -514,6 +534,8 @@ static void parse(int argc, char **argv)
 		    argv[optind]);
 		exit(EXIT_FAILURE);
 	}
+	if (options.replay)
+		options.seed |= OPEN_WITH_REPLAY;
 	if (!options.seconds && !options.runs)
 		options.runs = 100;
 }

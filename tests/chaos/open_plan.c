@@ -105,6 +105,34 @@ static void plan_faults(struct open_plan *plan, struct rng *rng)
 	}
 }
 
+/* A run with replay: the registry stays, and sources come until all is read. */
+static void plan_replay(struct open_plan *plan)
+{
+	struct rng rng = { .state = mix(plan->seed ^ 0x72706c79) };
+	struct open_fault *fault;
+	bool chosen = one_in(&rng, 4);
+
+	plan->replays = plan->seed & OPEN_WITH_REPLAY ||
+	    (!plan->replicates && chosen);
+	if (!plan->replays)
+		return;
+	if (plan->replicates)
+		plan->routing = DFI_ROUTE_ANY;
+	plan->replicates = false;
+	plan->on_loss = DFI_ON_LOSS_REPLAY;
+	plan->evict_after_ms = 0;
+	plan->n_input = between(&rng, 1, 3000);
+	/* Most are still at work when something happens. */
+	plan->pace_us = below(&rng, 5000);
+	if (plan->routing == DFI_ROUTE_DIRECT)
+		plan->routing = one_in(&rng, 2) ? DFI_ROUTE_ROUND_ROBIN
+						: DFI_ROUTE_ANY;
+	for (fault = plan->faults; fault < plan->faults + plan->n_faults;
+	     fault++)
+		if (fault->kind == OPEN_RESTART || fault->kind == OPEN_FINISH)
+			fault->kind = OPEN_KILL;
+}
+
 void open_make_plan(struct open_plan *plan, uint64_t seed)
 {
 	struct rng rng = { .state = mix(seed ^ 0x6f70656e) };
@@ -115,6 +143,7 @@ void open_make_plan(struct open_plan *plan, uint64_t seed)
 	plan_kind(plan);
 	plan_actors(plan, &rng);
 	plan_faults(plan, &rng);
+	plan_replay(plan);
 }
 
 static void plan_source(const struct open_plan *plan, struct stay_plan *stay,
@@ -191,6 +220,15 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 		plan_target(&stay, &rng);
 	if (plan->keyed)
 		plan_keyed_stay(&stay, is_source, rng.state);
+	if (plan->replays) {
+		stay.events = true;
+		/* Later ones read all. */
+		if (is_source && number >= plan->n_stays[actor])
+			stay.n_tuples = UINT32_MAX;
+		if (is_source && number >= plan->n_stays[actor])
+			stay.act = OPEN_STAY;
+		return stay;
+	}
 	if (stay.n_tuples > 500 && stay.pause_every &&
 	    stay.pause_every < stay.n_tuples / 100)
 		stay.pause_every = stay.n_tuples / 100;
@@ -204,6 +242,9 @@ void open_print_plan(const struct open_plan *plan)
 	const struct open_fault *fault;
 	uint32_t a, i;
 
+	if (plan->replays)
+		printf(
+		    "with replay of %u tuples of each source; ", plan->n_input);
 	printf("seed %lu: %u source and %u target seats, %s, %s, %s; tuples of "
 	       "%u in segments of %u, %u; min %u and %u, evict after %u ms%s\n",
 	    (unsigned long)plan->seed, plan->n_sources, plan->n_targets,
@@ -213,7 +254,9 @@ void open_print_plan(const struct open_plan *plan)
 		: plan->routing == DFI_ROUTE_DIRECT ? "direct"
 		: plan->routing == DFI_ROUTE_ANY    ? "any"
 						    : "round robin",
-	    plan->on_loss == DFI_ON_LOSS_DROP ? "drop" : "fail",
+	    plan->replays                           ? "replay"
+		: plan->on_loss == DFI_ON_LOSS_DROP ? "drop"
+						    : "fail",
 	    plan->tuple_size, plan->segment_size, plan->segment_count,
 	    plan->min_sources, plan->min_targets, plan->evict_after_ms,
 	    plan->lease_ms ? ", with leases" : "");

@@ -8,6 +8,7 @@
 #ifndef DFI_TESTS_CHAOS_OPEN_PLAN_H
 #define DFI_TESTS_CHAOS_OPEN_PLAN_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,6 +77,9 @@ struct open_plan {
 	bool resident[OPEN_ACTORS];    /* a target that comes back to the end */
 	bool replicates;               /* else it shuffles */
 	bool keyed;                    /* by groups */
+	bool replays;                  /* open_replay.c */
+	uint32_t n_input;              /* then: tuples of a source's seat */
+	uint32_t pace_us;              /* a pause of a source */
 	uint64_t hold_bytes;
 	uint32_t goal, routing, on_loss, min_sources, min_targets;
 	uint32_t evict_after_ms;
@@ -84,6 +88,9 @@ struct open_plan {
 	uint32_t n_faults;
 	struct open_fault faults[OPEN_FAULTS];
 };
+
+/* In a seed: its run is one with replay. */
+#define OPEN_WITH_REPLAY (UINT64_C(1) << 63)
 
 void open_make_plan(struct open_plan *plan, uint64_t seed);
 
@@ -114,6 +121,33 @@ struct open_tuple {
 	uint32_t n;      /* its number there */
 	uint32_t seat;   /* its source's */
 	uint32_t target; /* the seat it was pushed to, or any; or its group */
+};
+
+/* With replay. */
+struct replay_tuple {
+	uint64_t key;
+	uint64_t position;
+	uint32_t seat;
+	uint32_t group;
+};
+
+/* What is stored of a partition: positions together with the effects. */
+struct replay_state {
+	uint64_t epoch;
+	uint64_t positions[OPEN_SEATS];
+	uint64_t counts[OPEN_SEATS], sums[OPEN_SEATS];
+};
+
+struct replay_board {
+	pthread_mutex_t lock; /* robust: its holder may be killed */
+	struct {
+		struct replay_state states[2];
+		_Atomic uint32_t current;
+	} of[OPEN_PARTITIONS];
+	/* Without keys: of each seat, which tuples took effect. */
+	_Atomic bool seen[OPEN_SEATS][OPEN_TUPLES];
+	/* All of a seat's input was acknowledged. */
+	_Atomic bool whole[OPEN_SEATS];
 };
 
 void open_make_tuple(
@@ -167,10 +201,16 @@ struct open_board {
 	_Atomic uint32_t last[OPEN_ALL_STAYS][OPEN_GROUPS];
 	/* How a target saw a source leave: enum dfi_event_type. */
 	uint8_t fate[OPEN_ALL_STAYS][OPEN_ALL_STAYS];
+	struct replay_board replay;
 };
 
 /* The main() of a process: open_chaos worker BOARD_FD SEED VOLUME ... */
 int open_worker(int argc, char **argv);
+
+/* With replay: before the processes start; and print each violation. */
+void open_replay_init(struct open_board *board);
+unsigned open_replay_judge(
+    const struct open_plan *plan, const struct open_board *board);
 
 /* Print each violation; returns their number. */
 unsigned open_judge(const struct open_plan *plan,

@@ -115,6 +115,11 @@ static bool is_allowed(const struct judge *judge, uint32_t id, int ret)
 	struct stay_plan what = open_stay_plan(
 	    judge->plan, judge->volume, actor, id % OPEN_STAYS);
 
+	/* A close that waits for targets that are not there, or stopped. */
+	if (judge->plan->replays && is_source(judge, id) && ret == -ETIMEDOUT)
+		return true;
+	if (judge->plan->replays && is_source(judge, id) && ret == -ECANCELED)
+		return true;
 	if (is_excused(judge, id) ||
 	    (ret == -ECANCELED && what.act == OPEN_ABORT) ||
 	    (ret == -ESTALE && judge->plan->evict_after_ms &&
@@ -135,7 +140,7 @@ static void judge_end(struct judge *judge, uint32_t id)
 		blame(judge, id, "has an error without a cause");
 	else if (at->ret && at->close_ret != at->ret && !is_excused(judge, id))
 		blame(judge, id, "its close tells another error");
-	if (is_source(judge, id) && !at->ret &&
+	if (is_source(judge, id) && !at->ret && !judge->plan->replays &&
 	    atomic_load(&at->pushed) !=
 		open_stay_plan(
 		    judge->plan, judge->volume, actor_of(id), id % OPEN_STAYS)
@@ -300,7 +305,8 @@ unsigned open_judge(const struct open_plan *plan,
 		if (survived(&judge, id))
 			judge_end(&judge, id);
 		if (id < first_target(&judge)) {
-			if (is_whole(&judge, id) && !plan->replicates)
+			if (is_whole(&judge, id) && !plan->replicates &&
+			    !plan->replays)
 				judge_losses(&judge, id);
 			continue;
 		}
@@ -314,6 +320,8 @@ unsigned open_judge(const struct open_plan *plan,
 			judge_fate(&judge, id, other);
 		}
 	}
+	if (plan->replays)
+		judge.violations += open_replay_judge(plan, board);
 	return judge.violations;
 }
 

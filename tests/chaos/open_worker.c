@@ -18,10 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "open_plan.h"
+#include "open_worker.h"
 #include "runner.h"
 
-#define MAX_RUN 16 /* tuples in a batch, or by a cursor */
 #define OPEN_TIMEOUT_MS 5000
 /* Longer than a busy machine takes; the judge then calls it a hang. */
 #define SETTLE_NS (INT64_C(60) * 1000000000)
@@ -31,32 +30,7 @@ static struct open_board *board;
 static uint32_t process, volume;
 static struct dfi *dfi;
 
-/* What a target knows of the holder of a source's seat. */
-struct holder {
-	uint64_t incarnation; /* by events; 0: nobody */
-	uint32_t stay;        /* id + 1, by the last tuple */
-	uint64_t first;       /* by events: the number of its first tuple */
-};
-
-struct actor {
-	uint32_t number, id;
-	struct stay_plan what;
-	struct stay_board *at;
-	pthread_t thread;
-	struct dfi_source *source;
-	struct dfi_target *target;
-	uint32_t n_moved, flushed;
-	uint32_t shift; /* to the next seat after -ENXIO */
-	uint32_t rest;  /* seat + 1 of the rest of a batch; 0: none */
-	char *tuples;   /* MAX_RUN of them */
-	uint32_t next_n[OPEN_ALL_STAYS]; /* of each source's stay */
-	/* With routing by keys: the same of each group, and what it owns. */
-	uint32_t next_of[OPEN_ALL_STAYS][OPEN_GROUPS];
-	bool owns[OPEN_PARTITIONS];
-	struct holder of[OPEN_SEATS];
-};
-
-static void sleep_us(uint32_t us)
+void open_sleep_us(uint32_t us)
 {
 	struct timespec ts = {
 		.tv_sec = us / 1000000,
@@ -80,7 +54,7 @@ static void note_gone(struct actor *actor)
 	    &actor->at->gone_ns, &none, runner_now_ns());
 }
 
-static void note_wrong(struct actor *actor, const char *text)
+void open_note_wrong(struct actor *actor, const char *text)
 {
 	if (!actor->at->wrong)
 		snprintf(actor->at->text, sizeof(actor->at->text), "%s", text);
@@ -98,14 +72,14 @@ static int failed(struct actor *actor, int ret)
 }
 
 /* After -EAGAIN. Without a time limit, so that a lost wake-up is a hang. */
-static void wait_for(int fd)
+void open_wait_for(int fd)
 {
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
 
 	poll(&pollfd, 1, -1);
 }
 
-static void count_moved(struct actor *actor, uint32_t n)
+void open_count_moved(struct actor *actor, uint32_t n)
 {
 	const struct stay_plan *what = &actor->what;
 	uint32_t before = actor->n_moved;
@@ -113,11 +87,11 @@ static void count_moved(struct actor *actor, uint32_t n)
 	actor->n_moved += n;
 	if (what->pause_every &&
 	    before / what->pause_every != actor->n_moved / what->pause_every)
-		sleep_us(what->pause_us);
+		open_sleep_us(what->pause_us);
 }
 
 /* Act as planned, if it is time: whether the stay is over. */
-static bool acts(struct actor *actor)
+bool open_acts(struct actor *actor)
 {
 	enum open_act act = actor->what.act;
 
@@ -126,7 +100,7 @@ static bool acts(struct actor *actor)
 	if (act == OPEN_GIVE) {
 		actor->what.act = OPEN_STAY;
 		if (dfi_target_leave(actor->target) < 0)
-			note_wrong(actor, dfi_errmsg());
+			open_note_wrong(actor, dfi_errmsg());
 		return false;
 	}
 	note_gone(actor);
@@ -260,7 +234,8 @@ static void take_source_events(struct actor *actor)
 		if (event.type == DFI_JOINED
 			? of->incarnation != 0
 			: of->incarnation != event.incarnation)
-			note_wrong(actor, "events of a target out of order");
+			open_note_wrong(
+			    actor, "events of a target out of order");
 		of->incarnation = event.type == DFI_JOINED ? event.incarnation
 							   : 0;
 	}
@@ -272,10 +247,10 @@ static int push_all(struct actor *actor)
 	int ret = 0;
 
 	while (atomic_load(&at->pushed) < actor->what.n_tuples) {
-		acts(actor);
+		open_acts(actor);
 		ret = push_some(actor);
 		if (ret == -EAGAIN) {
-			wait_for(dfi_source_fd(actor->source));
+			open_wait_for(dfi_source_fd(actor->source));
 			continue;
 		}
 		if (ret == -ENXIO && is_direct()) {
@@ -283,13 +258,13 @@ static int push_all(struct actor *actor)
 			actor->shift++;
 			actor->rest = 0;
 			at->n_repeats++;
-			sleep_us(1000);
+			open_sleep_us(1000);
 			continue;
 		}
 		if (ret < 0)
 			return ret;
 		atomic_fetch_add(&at->pushed, (uint32_t)ret);
-		count_moved(actor, (uint32_t)ret);
+		open_count_moved(actor, (uint32_t)ret);
 		take_source_events(actor);
 		if (actor->what.flush_every &&
 		    actor->n_moved - actor->flushed >=
@@ -300,7 +275,7 @@ static int push_all(struct actor *actor)
 				return ret;
 		}
 	}
-	acts(actor);
+	open_acts(actor);
 	return 0;
 }
 
@@ -321,10 +296,11 @@ static int settle(struct actor *actor)
 		at->settled = atomic_load(&at->received) + at->dropped >=
 		    atomic_load(&at->pushed);
 		if (!at->settled)
-			sleep_us(2000);
+			open_sleep_us(2000);
 	} while (!at->settled && runner_now_ns() < until);
 	if (!at->settled)
-		note_wrong(actor, "tuples are neither received nor dropped");
+		open_note_wrong(
+		    actor, "tuples are neither received nor dropped");
 	return 0;
 }
 
@@ -377,7 +353,7 @@ static void take_partition(struct actor *actor, const struct dfi_event *event)
 
 	if (!plan.keyed || event->partition >= OPEN_PARTITIONS ||
 	    actor->owns[event->partition] != leaves) {
-		note_wrong(actor, "events of a partition out of order");
+		open_note_wrong(actor, "events of a partition out of order");
 		return;
 	}
 	actor->owns[event->partition] = !leaves;
@@ -385,7 +361,7 @@ static void take_partition(struct actor *actor, const struct dfi_event *event)
 		     : 0;
 	/* Others are of the flow or the target. */
 	if (ret == -EINVAL || ret == -ERANGE)
-		note_wrong(actor, dfi_errmsg());
+		open_note_wrong(actor, dfi_errmsg());
 }
 
 /* seat: of the source, or DFI_ANY_SEAT if it isn't known. */
@@ -440,7 +416,7 @@ static void take(struct actor *actor, const void *tuple, uint32_t seat)
 		snprintf(text, sizeof(text),
 		    "%s: %u of stay %u, seat %u, for %u; got before by %d",
 		    wrong, head.n, head.stay, head.seat, head.target, none - 1);
-		note_wrong(actor, text);
+		open_note_wrong(actor, text);
 		return;
 	}
 	actor->next_n[head.stay] = head.n + 1;
@@ -456,7 +432,7 @@ static void take_event(struct actor *actor)
 	int ret = dfi_target_event(actor->target, &event);
 
 	if (ret < 0) {
-		note_wrong(actor, "-ENOMSG without an event");
+		open_note_wrong(actor, "-ENOMSG without an event");
 		return;
 	}
 	actor->at->n_events++;
@@ -467,13 +443,14 @@ static void take_event(struct actor *actor)
 	of = &actor->of[event.seat];
 	if (event.type == DFI_JOINED ? of->incarnation != 0
 				     : of->incarnation != event.incarnation)
-		note_wrong(actor, "events of a source out of order");
+		open_note_wrong(actor, "events of a source out of order");
 	if (event.type != DFI_JOINED && of->stay)
 		board->fate[actor->id][of->stay - 1] = (uint8_t)event.type;
 	if (plan.replicates && event.type == DFI_ENDED && of->stay &&
 	    actor->next_n[of->stay - 1] !=
 		atomic_load(&board->stays[of->stay - 1].pushed))
-		note_wrong(actor, "a source has ended before its last tuple");
+		open_note_wrong(
+		    actor, "a source has ended before its last tuple");
 	*of = (struct holder){
 		.incarnation = event.type == DFI_JOINED ? event.incarnation : 0,
 		.first = event.value,
@@ -531,15 +508,15 @@ static int consume_all(struct actor *actor)
 	int ret;
 
 	for (;;) {
-		if (acts(actor))
+		if (open_acts(actor))
 			return 0;
 		ret = consume(actor);
 		if (ret == -EAGAIN)
-			wait_for(dfi_target_fd(actor->target));
+			open_wait_for(dfi_target_fd(actor->target));
 		else if (ret == -ENOMSG)
 			take_event(actor);
 		else if (ret > 0)
-			count_moved(actor, (uint32_t)ret);
+			open_count_moved(actor, (uint32_t)ret);
 		else
 			break;
 	}
@@ -591,7 +568,7 @@ static int open_actor(struct actor *actor)
 							   : open_target(actor);
 		if (is_early(ret)) {
 			actor->at->n_repeats++;
-			sleep_us(5000);
+			open_sleep_us(5000);
 		}
 	} while (is_early(ret) && !is_over(actor));
 	return ret;
@@ -611,12 +588,27 @@ static void close_actor(struct actor *actor)
 	set_state(actor, STAY_CLOSED);
 }
 
+/* *whole: the source has pushed its input to the end. */
+static int run_replay(struct actor *actor, bool *whole)
+{
+	int ret;
+
+	if (!actor->source)
+		return open_replay_consume(actor, &plan, board);
+	ret = open_replay_push(actor, &plan, whole);
+	/* It leaves for another to go on. */
+	if (!ret && !*whole)
+		dfi_source_abort(actor->source);
+	return ret;
+}
+
 static void run_stay(struct actor *actor)
 {
 	struct stay_board *at = actor->at;
+	bool whole = false;
 	int ret;
 
-	sleep_us(actor->what.delay_ms * 1000);
+	open_sleep_us(actor->what.delay_ms * 1000);
 	set_state(actor, STAY_OPENING);
 	ret = open_actor(actor);
 	if (ret < 0) {
@@ -626,21 +618,29 @@ static void run_stay(struct actor *actor)
 	}
 	atomic_store(&at->opened_ns, runner_now_ns());
 	set_state(actor, STAY_OPEN);
-	ret = actor->source ? push_all(actor) : consume_all(actor);
-	if (!ret && actor->source && actor->what.settles)
+	ret = plan.replays  ? run_replay(actor, &whole)
+	    : actor->source ? push_all(actor)
+			    : consume_all(actor);
+	if (!ret && actor->source && actor->what.settles && !plan.replays)
 		ret = settle(actor);
 	if (ret < 0)
 		failed(actor, ret);
 	close_actor(actor);
+	if (whole && !at->ret && !at->close_ret)
+		atomic_store(&board->replay.whole[at->seat], true);
 }
 
 /* The next stay, or false: there is none. */
 static bool begin_stay(struct actor *actor)
 {
 	uint32_t number = atomic_load(&board->next_stay[actor->number]);
+	bool reads = plan.replays && open_is_source(&plan, actor->number);
+	uint32_t seat = reads
+	    ? open_replay_seat(&plan, board, actor->number + number)
+	    : 0;
 
-	if (number == OPEN_STAYS ||
-	    (number >= plan.n_stays[actor->number] &&
+	if (number == OPEN_STAYS || seat == DFI_ANY_SEAT ||
+	    (number >= plan.n_stays[actor->number] && !reads &&
 		!plan.resident[actor->number]))
 		return false;
 	if (open_is_source(&plan, actor->number)
@@ -651,6 +651,8 @@ static bool begin_stay(struct actor *actor)
 	atomic_store(&board->next_stay[actor->number], number + 1);
 	actor->id = open_stay_id(actor->number, number);
 	actor->what = open_stay_plan(&plan, volume, actor->number, number);
+	if (reads)
+		actor->what.seat = seat;
 	actor->at = &board->stays[actor->id];
 	if (atomic_load(&board->excused[process]))
 		atomic_store(&actor->at->excused, true);
@@ -685,7 +687,7 @@ static int open_context(const char *address)
 	do {
 		ret = dfi_open(&attr, &dfi);
 		if (ret < 0)
-			sleep_us(5000);
+			open_sleep_us(5000);
 	} while (ret == -ENOTCONN || ret == -ECONNREFUSED);
 	if (ret < 0)
 		fprintf(stderr, "dfi_open: %s\n", dfi_errmsg());
@@ -715,12 +717,14 @@ int open_worker(int argc, char **argv)
 			continue;
 		actors[a].number = a;
 		actors[a].tuples = malloc((size_t)MAX_RUN * plan.tuple_size);
+		actors[a].replay = malloc(open_replay_target_size());
 		pthread_create(&actors[a].thread, NULL, run_actor, &actors[a]);
 	}
 	for (a = 0; a < plan.n_actors; a++)
 		if (actors[a].tuples) {
 			pthread_join(actors[a].thread, NULL);
 			free(actors[a].tuples);
+			free(actors[a].replay);
 		}
 	return dfi_close(dfi) < 0 && !atomic_load(&board->excused[process])
 	    ? EXIT_FAILURE

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Actors of runs with replay, and what comes of their work. Each source's seat
+ * has an input, which its holders read to the end, one after the other. Targets
+ * store effects of tuples in memory that all processes share, as dfi/replay.h
+ * says: with routing by keys each tuple takes effect once, else at least once.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "open_worker.h"
+#include "random.h"
+
+#define COMMIT 3      /* batches */
+#define MARK_EVERY 40 /* tuples */
+#define PACE_EVERY 16
+/* Who was stopped beyond its lease may find its seat, or its work, taken. */
+#define FENCED (-ESTALE)
+
+/* ---- Tuples -------------------------------------------------------------- */
+
+static uint64_t replay_key(
+    const struct open_plan *plan, uint32_t seat, uint64_t position)
+{
+	return mix(plan->seed ^ mix(position ^ mix(seat + 1)));
+}
+
+static void make_replay_tuple(
+    const struct open_plan *plan, uint32_t seat, uint64_t position, void *tuple)
+{
+	struct replay_tuple head = {
+		.key = replay_key(plan, seat, position),
+		.position = position,
+		.seat = seat,
+		.group = (uint32_t)(position * 7 + seat) % OPEN_GROUPS,
+	};
+	unsigned char *bytes = tuple;
+	uint32_t i;
+
+	memcpy(bytes, &head, sizeof(head));
+	for (i = sizeof(head); i < plan->tuple_size; i++)
+		bytes[i] = tuple_byte(head.key, i);
+}
+
+static bool is_replay_tuple(
+    const struct open_plan *plan, uint32_t seat, const void *tuple)
+{
+	struct replay_tuple head;
+	char same[4096];
+
+	memcpy(&head, tuple, sizeof(head));
+	if (head.seat != seat || !head.position ||
+	    head.position > plan->n_input || plan->tuple_size > sizeof(same))
+		return false;
+	make_replay_tuple(plan, seat, head.position, same);
+	return memcmp(same, tuple, plan->tuple_size) == 0;
+}
+
+/* ---- Sources ------------------------------------------------------------- */
+
+uint32_t open_replay_seat(
+    const struct open_plan *plan, const struct open_board *board, uint32_t from)
+{
+	uint32_t i, seat;
+
+	for (i = 0; i < plan->n_sources; i++) {
+		seat = (from + i) % plan->n_sources;
+		if (!atomic_load(&board->replay.whole[seat]))
+			return seat;
+	}
+	return DFI_ANY_SEAT;
+}
+
+static int resume(struct actor *actor, uint64_t *position)
+{
+	int ret;
+
+	do {
+		ret = dfi_source_resume(actor->source, position, NULL, 0);
+		if (ret == -EAGAIN)
+			open_sleep_us(2000);
+	} while (ret == -EAGAIN);
+	return ret;
+}
+
+static int push(struct actor *actor)
+{
+	int ret;
+
+	do {
+		ret = dfi_source_push(actor->source, actor->tuples);
+		if (ret == -EAGAIN)
+			open_wait_for(dfi_source_fd(actor->source));
+	} while (ret == -EAGAIN);
+	return ret;
+}
+
+static int mark(struct actor *actor, uint64_t value)
+{
+	int ret;
+
+	do {
+		ret = dfi_source_mark(actor->source, value);
+		if (ret == -EAGAIN)
+			open_wait_for(dfi_source_fd(actor->source));
+	} while (ret == -EAGAIN);
+	return ret;
+}
+
+int open_replay_push(
+    struct actor *actor, const struct open_plan *plan, bool *whole)
+{
+	uint32_t seat = actor->at->seat;
+	uint64_t position = 0;
+	int ret = resume(actor, &position);
+
+	while (!ret && position < plan->n_input) {
+		open_acts(actor);
+		if (actor->n_moved >= actor->what.n_tuples)
+			return 0;
+		make_replay_tuple(plan, seat, ++position, actor->tuples);
+		ret = push(actor);
+		if (!ret && position % MARK_EVERY == 0)
+			ret = mark(actor, position);
+		if (ret < 0)
+			return ret;
+		atomic_fetch_add(&actor->at->pushed, 1);
+		open_count_moved(actor, 1);
+		if (position % PACE_EVERY == 0)
+			open_sleep_us(plan->pace_us);
+	}
+	*whole = !ret;
+	return ret;
+}
+
+/* ---- The store ----------------------------------------------------------- */
+
+struct replay_target {
+	struct replay_state states[OPEN_PARTITIONS]; /* with all effects */
+	bool held[OPEN_PARTITIONS];
+	/* Without keys: effects that are not stored. */
+	bool pending[OPEN_SEATS][OPEN_TUPLES];
+	uint64_t watermark;
+};
+
+/* What its last holder has not made current has not happened. */
+static void lock_store(struct open_board *board)
+{
+	if (pthread_mutex_lock(&board->replay.lock) == EOWNERDEAD)
+		pthread_mutex_consistent(&board->replay.lock);
+}
+
+static const struct replay_state *stored(
+    const struct open_board *board, uint32_t p)
+{
+	return &board->replay.of[p]
+		    .states[atomic_load(&board->replay.of[p].current)];
+}
+
+static void make_current(
+    struct open_board *board, uint32_t p, const struct replay_state *state)
+{
+	uint32_t other = !atomic_load(&board->replay.of[p].current);
+
+	board->replay.of[p].states[other] = *state;
+	atomic_store(&board->replay.of[p].current, other);
+}
+
+static int commit(
+    struct actor *actor, const struct open_plan *plan, struct open_board *board)
+{
+	struct replay_target *own = actor->replay;
+	bool current = true;
+	uint32_t p, s, i;
+
+	lock_store(board);
+	for (p = 0; p < OPEN_PARTITIONS; p++) {
+		if (!own->held[p])
+			continue;
+		if (stored(board, p)->epoch == own->states[p].epoch)
+			make_current(board, p, &own->states[p]);
+		else
+			current = false;
+	}
+	pthread_mutex_unlock(&board->replay.lock);
+	for (s = 0; !plan->keyed && s < plan->n_sources; s++)
+		for (i = 1; i <= plan->n_input; i++)
+			if (own->pending[s][i])
+				atomic_store(&board->replay.seen[s][i], true);
+	memset(own->pending, 0, sizeof(own->pending));
+	return current ? dfi_target_ack(actor->target) : FENCED;
+}
+
+static int gain(struct actor *actor, struct open_board *board,
+    const struct dfi_event *event)
+{
+	struct replay_target *own = actor->replay;
+	uint32_t p = event->partition;
+	struct replay_state state;
+	bool newer;
+
+	lock_store(board);
+	state = *stored(board, p);
+	newer = state.epoch < event->epoch;
+	state.epoch = event->epoch;
+	if (newer)
+		make_current(board, p, &state);
+	pthread_mutex_unlock(&board->replay.lock);
+	if (!newer)
+		return FENCED;
+	own->states[p] = state;
+	own->held[p] = true;
+	return dfi_partition_take(
+	    actor->target, p, state.positions, actor->n_sources);
+}
+
+static int take_event(
+    struct actor *actor, const struct open_plan *plan, struct open_board *board)
+{
+	struct dfi_event event;
+	int ret = dfi_target_event(actor->target, &event);
+
+	if (ret < 0)
+		return ret;
+	actor->at->n_events++;
+	if (event.type == DFI_GAINED)
+		return gain(actor, board, &event);
+	if (event.type == DFI_MARK && event.value <= actor->replay->watermark)
+		open_note_wrong(actor, "the watermark falls");
+	if (event.type == DFI_MARK)
+		actor->replay->watermark = event.value;
+	if (event.type == DFI_LEAVING || event.type == DFI_ACK_DUE)
+		ret = commit(actor, plan, board);
+	if (ret < 0 || event.type != DFI_LEAVING)
+		return ret;
+	actor->replay->held[event.partition] = false;
+	return dfi_partition_release(actor->target, event.partition);
+}
+
+static void take(struct actor *actor, const struct open_plan *plan,
+    uint32_t seat, const void *tuple)
+{
+	struct replay_target *own = actor->replay;
+	struct replay_tuple head;
+	struct replay_state *state;
+	uint32_t p = 0;
+
+	memcpy(&head, tuple, sizeof(head));
+	if (seat >= plan->n_sources || !is_replay_tuple(plan, seat, tuple)) {
+		open_note_wrong(actor, "a tuple that nobody made");
+		return;
+	}
+	if (!plan->keyed) {
+		own->pending[seat][head.position] = true;
+		return;
+	}
+	if (dfi_target_partition(actor->target, tuple, &p) < 0 ||
+	    !own->held[p]) {
+		open_note_wrong(actor, "a tuple of a partition of others");
+		return;
+	}
+	state = &own->states[p];
+	if (head.position <= state->positions[seat])
+		return;
+	state->positions[seat] = head.position;
+	state->counts[seat]++;
+	state->sums[seat] += head.key;
+}
+
+/* -ENOMSG and the like are not for the caller. */
+static int consume_some(
+    struct actor *actor, const struct open_plan *plan, struct open_board *board)
+{
+	struct dfi_batch batch;
+	int ret = dfi_target_consume_batch(actor->target, &batch);
+	uint32_t i;
+
+	if (ret == -EAGAIN) {
+		open_wait_for(dfi_target_fd(actor->target));
+		return 1;
+	}
+	if (ret == -ENOMSG || ret == -ENOBUFS) {
+		ret = ret == -ENOMSG ? take_event(actor, plan, board)
+				     : commit(actor, plan, board);
+		return ret < 0 ? ret : 1;
+	}
+	if (ret <= 0)
+		return ret;
+	for (i = 0; i < batch.count; i++)
+		take(actor, plan, batch.source,
+		    (const char *)batch.tuples + (size_t)i * batch.stride);
+	atomic_fetch_add(&actor->at->taken, batch.count);
+	dfi_target_release(actor->target, &batch);
+	open_count_moved(actor, batch.count);
+	ret = ++actor->flushed % COMMIT ? 0 : commit(actor, plan, board);
+	return ret < 0 ? ret : 1;
+}
+
+int open_replay_consume(
+    struct actor *actor, const struct open_plan *plan, struct open_board *board)
+{
+	int ret;
+
+	memset(actor->replay, 0, sizeof(*actor->replay));
+	actor->n_sources = plan->n_sources;
+	do {
+		if (open_acts(actor))
+			return 0;
+		ret = consume_some(actor, plan, board);
+	} while (ret > 0);
+	if (!ret)
+		ret = commit(actor, plan, board);
+	actor->at->ended = !ret;
+	return ret;
+}
+
+size_t open_replay_target_size(void)
+{
+	return sizeof(struct replay_target);
+}
+
+/* ---- The verdict --------------------------------------------------------- */
+
+void open_replay_init(struct open_board *board)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&board->replay.lock, &attr);
+}
+
+static unsigned judge_once(
+    const struct open_plan *plan, const struct open_board *board, uint32_t seat)
+{
+	uint64_t n = 0, sum = 0, expected = 0;
+	uint32_t i, p;
+
+	for (p = 0; p < OPEN_PARTITIONS; p++) {
+		n += stored(board, p)->counts[seat];
+		sum += stored(board, p)->sums[seat];
+	}
+	for (i = 1; i <= plan->n_input; i++)
+		expected += replay_key(plan, seat, i);
+	if (n == plan->n_input && sum == expected)
+		return 0;
+	printf("seed %" PRIu64 ": source %u: %" PRIu64
+	       " effects of %u tuples%s\n",
+	    plan->seed, seat, n, plan->n_input,
+	    n == plan->n_input ? ", and not of these" : "");
+	return 1;
+}
+
+static unsigned judge_at_least_once(
+    const struct open_plan *plan, const struct open_board *board, uint32_t seat)
+{
+	uint32_t i, lost = 0, first = 0;
+
+	for (i = 1; i <= plan->n_input; i++) {
+		if (atomic_load(&board->replay.seen[seat][i]))
+			continue;
+		first = lost++ ? first : i;
+	}
+	if (!lost)
+		return 0;
+	printf("seed %" PRIu64 ": source %u: %u tuples are lost, from %u on\n",
+	    plan->seed, seat, lost, first);
+	return 1;
+}
+
+unsigned open_replay_judge(
+    const struct open_plan *plan, const struct open_board *board)
+{
+	unsigned violations = 0;
+	uint32_t s;
+
+	for (s = 0; s < plan->n_sources; s++) {
+		if (!atomic_load(&board->replay.whole[s])) {
+			printf("seed %" PRIu64 ": source %u: its input was "
+			       "not read to the end\n",
+			    plan->seed, s);
+			violations++;
+			continue;
+		}
+		violations += plan->keyed ? judge_once(plan, board, s)
+					  : judge_at_least_once(plan, board, s);
+	}
+	return violations;
+}
