@@ -198,3 +198,29 @@ Test(open_replay, so_does_what_was_in_the_ring_of_one_who_is_gone)
 	cr_assert_null(rig.ends[0]);
 	cr_assert_eq(rig.open.keyed->n_held, 2);
 }
+
+/*
+ * Its last mark is older than the source's: the helper took the pair while the
+ * owner marked.
+ */
+Test(open_replay, a_mark_comes_behind_tuples_that_a_new_ring_has_begun)
+{
+	struct kv *tuples;
+	const char *payload;
+	uint64_t bytes;
+
+	cr_assert_eq(writer_open(&rig.ring.writer), 1);
+	tuples = (struct kv *)(void *)rig.ring.writer.segment;
+	tuples[0] = (struct kv){ 1, 1 };
+	end->head.only.next = (char *)(tuples + 1);
+	source->marked = 7;
+	cr_assert_eq(dfi__open_mark_end(source, 0), 1);
+	cr_assert(reader_ready(&rig.ring.reader));
+	cr_assert_eq(reader_take(&rig.ring.reader, &payload, &bytes), 0);
+	cr_assert_eq(bytes, sizeof(*tuples));
+	cr_assert_eq(((const struct kv *)(const void *)payload)->val, 1);
+	cr_assert(reader_ready(&rig.ring.reader));
+	cr_assert_eq(reader_take(&rig.ring.reader, &payload, &bytes), 0);
+	cr_assert_eq(bytes, 0);
+	cr_assert_eq(rig.ring.reader.marked, 7);
+}

@@ -131,6 +131,9 @@ static inline struct dfi_source *keyed_end(
 	    : NULL;
 }
 
+/* Inside the latch: send what the open segment of an end has. */
+void dfi__keyed_send_end(struct dfi_source *source, struct dfi_source *end);
+
 /* Inside the latch: send tuples that wait and may go, in order. */
 void dfi__keyed_send_held(struct dfi_source *source);
 

@@ -124,8 +124,8 @@ void dfi__keyed_learn(struct open_source *open)
 	dfi__keyed_route(open);
 }
 
-/* Send what the open segment of an end has. What goes wrong shows later. */
-static void send_end(struct dfi_source *source, struct dfi_source *end)
+/* What goes wrong shows later. */
+void dfi__keyed_send_end(struct dfi_source *source, struct dfi_source *end)
 {
 	struct writer *writer = &source->writers[0];
 
@@ -156,7 +156,7 @@ static always_inline int put(
 	dfi_copy_tuple(lane->next, tuple, size);
 	lane->next += size;
 	if (unlikely(lane->next == end->writers[0].end))
-		send_end(source, end);
+		dfi__keyed_send_end(source, end);
 	return 1;
 }
 
@@ -224,7 +224,7 @@ static void send_begun(struct dfi_source *source)
 		keyed->begun[i] = false;
 		keyed->has_sent = true;
 		if (end)
-			send_end(source, end);
+			dfi__keyed_send_end(source, end);
 	}
 }
 
@@ -379,7 +379,7 @@ static always_inline int push(
 	end->head.only.next += source->head.tuple_size;
 	owned_add(&writer->total, 1);
 	if (unlikely(end->head.only.next == end->writers[0].end))
-		send_end(source, end);
+		dfi__keyed_send_end(source, end);
 	return 0;
 }
 
@@ -479,7 +479,7 @@ static void send_ends(struct dfi_source *source)
 
 	for (i = 0; i < open_seats(source); i++)
 		if (open->ends[i])
-			send_end(source, open->ends[i]);
+			dfi__keyed_send_end(source, open->ends[i]);
 }
 
 int dfi__keyed_send_pushed(struct dfi_source *source)

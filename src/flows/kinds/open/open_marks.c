@@ -35,6 +35,9 @@ int dfi__open_mark_end(struct dfi_source *source, uint32_t seat)
 
 	if (likely(end->marked == source->marked))
 		return 1;
+	/* The helper has taken this one, and tuples have gone there since. */
+	if (open_source(source)->keyed)
+		dfi__keyed_send_end(source, end);
 	ret = writer_credit(&end->rings[0]);
 	if (!ret)
 		return 0;
