@@ -26,7 +26,7 @@ enum dfi_event_type {
 	/* A source has closed; a target has closed and taken all. */
 	DFI_ENDED,
 	DFI_LOST, /* it died, aborted, or has left tuples behind */
-	/* For sources: some source has evicted it (open.evict_after_ms). */
+	/* Instead of DFI_LOST: it was evicted (open.evict_after_ms). */
 	DFI_EVICTED,
 	DFI_MARK, /* the watermark has risen (dfi_target_watermark()) */
 	/*
@@ -72,10 +72,11 @@ enum {
 
 /*
  * Take the next event of a target. They are in order with its tuples: joined
- * before the first of a source, ended and lost behind the last, a mark behind
- * all that its sources pushed before their marks, gained before the first of a
- * partition, leaving behind the last. While one is next, calls that consume
- * return -ENOMSG, which is not sticky, and lend nothing. -EAGAIN: none is next.
+ * before the first of a source, ended, lost and evicted behind the last, a mark
+ * behind all that its sources pushed before their marks, gained before the
+ * first of a partition, leaving behind the last. While one is next, calls that
+ * consume return -ENOMSG, which is not sticky, and lend nothing. -EAGAIN: none
+ * is next.
  */
 DFI_API int dfi_target_event(
     struct dfi_target *target, struct dfi_event *event);

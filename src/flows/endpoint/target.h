@@ -197,7 +197,14 @@ int dfi__target_report_gap(struct dfi_target *target, uint32_t source);
  */
 int dfi__target_check_sources(struct dfi_target *target);
 
-/* The same, if something has changed, and look for idle sources if need be. */
+/*
+ * For a target of one source, which is gone as the caller knows, though its
+ * process may live: unless it has ended, what has arrived by now is consumed,
+ * and then the error is err, whose text was just set.
+ */
+void dfi__target_put_out(struct dfi_target *target, int err);
+
+/* The check, if something has changed, and look for idle sources if need be. */
 int dfi__target_look(struct dfi_target *target);
 
 /*

@@ -145,6 +145,15 @@ static int aborted(struct dfi_target *target, uint32_t source)
 	    target->flow.name, culprit, name);
 }
 
+void dfi__target_put_out(struct dfi_target *target, int err)
+{
+	settle(target);
+	if (dfi__reader_fate(&target->readers[0]) != READER_OPEN)
+		return;
+	lose(target, err);
+	target->look_again |= LOOK_AT_SOURCES;
+}
+
 static void lose_dead(struct dfi_target *target, uint32_t source)
 {
 	target->cause = dfi__tree_cause(&target->flow, source, TREE_DIED);

@@ -14,11 +14,9 @@
 #include "base/error.h"
 #include "flows/context/context.h"
 #include "flows/open/keys.h"
+#include "eviction.h"
 #include "tables_watch.h"
 #include "registry/client/client.h"
-
-/* The names of evicted endpoints' keys begin so. */
-#define EVICTED "evicted/"
 
 static const char *const words[] = {
 	[OPEN_SOURCE] = "source",
@@ -195,25 +193,6 @@ static void finish(struct seat_watch *watch, uint64_t revision)
 	watch->finished = true;
 }
 
-/* evicted/<incarnation>: it comes before the seat's key goes. */
-static void see_eviction(struct seat_watch *watch, const char *rest,
-    const struct registry_event *event)
-{
-	char *end;
-	uint64_t incarnation = strtoull(rest, &end, 16);
-	uint32_t i;
-
-	if (*end || !incarnation || event->size != sizeof(watch->evictor))
-		return;
-	if (incarnation == watch->incarnation) {
-		memcpy(&watch->evictor, event->data, sizeof(watch->evictor));
-		watch->has_evictor = true;
-	}
-	for (i = 0; i < watch->n_others; i++)
-		if (seat_watch_holder(watch, i) == incarnation)
-			watch->put_out[i] = incarnation;
-}
-
 static void see_key(
     struct seat_watch *watch, const struct registry_event *event)
 {
@@ -225,9 +204,8 @@ static void see_key(
 	rest = event->key + strlen(prefix);
 	if (!strcmp(rest, "finished") && event->type == REGISTRY_PUT)
 		finish(watch, event->revision);
-	else if (!strncmp(rest, EVICTED, strlen(EVICTED)) &&
-	    event->type == REGISTRY_PUT)
-		see_eviction(watch, rest + strlen(EVICTED), event);
+	else if (dfi__eviction_see(watch, rest, event))
+		return;
 	else if (watch->resume &&
 	    dfi__open_key_read(
 		rest, watch->flow->n_sources, watch->flow->n_targets, &key) &&
@@ -326,17 +304,20 @@ static int init(struct seat_watch *watch, struct dfi *dfi,
 	watch->incarnation |= 1; /* 0 is nobody */
 	watch->memory = calloc(n, sizeof(watch->memory[0]));
 	watch->pairs = calloc(watch->n_others, sizeof(watch->pairs[0]));
-	watch->put_out = calloc(watch->n_others, sizeof(watch->put_out[0]));
+	watch->put_out[OPEN_SOURCE] = calloc(n, sizeof(uint64_t));
+	watch->put_out[OPEN_TARGET] = watch->put_out[OPEN_SOURCE];
+	if (watch->put_out[OPEN_SOURCE])
+		watch->put_out[OPEN_TARGET] += flow->n_sources;
 	watch->withdrawn = calloc(watch->n_others, sizeof(watch->withdrawn[0]));
 	if (flow->ordered)
 		watch->before = calloc(
 		    watch->n_others, sizeof(watch->before[0]));
-	if (!watch->memory || !watch->pairs || !watch->put_out ||
+	if (!watch->memory || !watch->pairs || !watch->put_out[OPEN_SOURCE] ||
 	    !watch->withdrawn || (flow->ordered && !watch->before) ||
 	    dfi__tables_watch_new(watch)) {
 		free(watch->memory);
 		free(watch->pairs);
-		free(watch->put_out);
+		free(watch->put_out[OPEN_SOURCE]);
 		free(watch->withdrawn);
 		free(watch->before);
 		return dfi__fail(
@@ -502,52 +483,6 @@ bool dfi__seat_watch_finds(const struct seat_watch *watch, enum open_role role,
 	return false;
 }
 
-/* Delete the key of a seat, if it has this holder: 0 if it has not. */
-static int delete_seat(struct seat_watch *watch, enum open_role role,
-    uint32_t seat, uint64_t incarnation, int64_t deadline)
-{
-	struct registry_client *registry = watch->dfi->registry;
-	struct registry_value value;
-	struct endpoint endpoint;
-	char key[KEY_SIZE];
-	int ret;
-
-	dfi__endpoint_key(key, watch->flow, words[role], seat);
-	ret = dfi__client_get(registry, key, deadline, &value);
-	if (ret < 0)
-		return ret == -ENOENT ? 0 : ret;
-	if (!dfi__endpoint_decode(value.data, value.size, &endpoint) &&
-	    endpoint.incarnation == incarnation)
-		ret = dfi__client_delete(
-		    registry, key, value.revision, deadline);
-	dfi__registry_value_free(&value);
-	return ret == -ENOENT ? 0 : ret;
-}
-
-int dfi__seat_watch_evict(struct seat_watch *watch, enum open_role role,
-    uint32_t seat, uint64_t incarnation, int64_t deadline)
-{
-	struct registry_client *registry = watch->dfi->registry;
-	uint32_t own = watch->seats.own_seat;
-	char note[KEY_SIZE];
-	size_t n;
-	int ret;
-
-	dfi__flow_prefix(note, watch->flow);
-	n = strlen(note);
-	snprintf(note + n, sizeof(note) - n, EVICTED "%lx",
-	    (unsigned long)incarnation);
-	ret = dfi__client_create(
-	    registry, note, &own, sizeof(own), CLIENT_LEASED, deadline, NULL);
-	/* Another source has the same plan. */
-	if (ret == -EEXIST)
-		return delete_seat(watch, role, seat, incarnation, deadline);
-	if (!ret)
-		ret = delete_seat(watch, role, seat, incarnation, deadline);
-	dfi__client_forget(registry, note);
-	return ret;
-}
-
 /*
  * The key of one that was evicted may be the next holder's by now, also in this
  * context. It is not set again, as it is shared. Other losses of a seat leave
@@ -574,7 +509,7 @@ void dfi__seat_watch_close(struct seat_watch *watch)
 	free(watch->resume);
 	free(watch->memory);
 	free(watch->pairs);
-	free(watch->put_out);
+	free(watch->put_out[OPEN_SOURCE]);
 	free(watch->early);
 	free(watch->withdrawn);
 	free(watch->before);

@@ -20,6 +20,13 @@ struct dfi;
 struct open_resume;
 struct registry_watch;
 
+/* By whom an endpoint is evicted, and why (eviction.h). */
+struct eviction_note {
+	uint32_t role; /* enum open_role */
+	uint32_t seat;
+	uint32_t why; /* enum eviction_why */
+};
+
 /* The endpoint has at most so many pairs with the holders of a seat at once. */
 #define SEAT_WATCH_PAIRS 2
 
@@ -40,9 +47,10 @@ struct seat_watch {
 	 * which its holders have attached, the latest first.
 	 */
 	uint64_t (*pairs)[SEAT_WATCH_PAIRS];
-	uint64_t *put_out;   /* of each: the last holder that was evicted */
-	uint32_t evictor;    /* the source that has evicted this endpoint */
-	bool has_evictor;    /* ... if that is known */
+	/* Of each seat: the last holder that was evicted, or is to be. */
+	uint64_t *put_out[OPEN_ROLES];
+	struct eviction_note evictor; /* who has evicted this endpoint */
+	bool has_evictor;             /* ... if that is known */
 	uint64_t *withdrawn; /* the last pair that this endpoint has left */
 	uint32_t news;       /* counts what the helper should look at */
 	/* Of a flow with partitions: who owns them, else NULL. */
@@ -87,13 +95,6 @@ int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
 
 /* Stop the watch, and give the seat back. Preserves dfi_errmsg(). */
 void dfi__seat_watch_close(struct seat_watch *watch);
-
-/*
- * Evict the holder of a seat, if that is still this one. All endpoints hear of
- * it. -ETIMEDOUT and other errors of the registry.
- */
-int dfi__seat_watch_evict(struct seat_watch *watch, enum open_role role,
-    uint32_t seat, uint64_t incarnation, int64_t deadline);
 
 /* Under the lock: whether that endpoint is attached, and in which seat. */
 bool dfi__seat_watch_finds(const struct seat_watch *watch, enum open_role role,

@@ -10,6 +10,7 @@
 #include "base/counter.h"
 #include "base/error.h"
 #include "flows/members/attach.h"
+#include "flows/members/eviction.h"
 #include "transport/transport.h"
 
 /* The seat whose segment a lane points to. */
@@ -114,7 +115,8 @@ static bool was_evicted(struct open_source *open, uint32_t seat)
 	bool evicted;
 
 	pthread_mutex_lock(&seats->lock);
-	evicted = seats->put_out[seat] == open->taken[seat]->incarnation;
+	evicted = eviction_was_of(
+	    seats, OPEN_TARGET, seat, open->taken[seat]->incarnation);
 	pthread_mutex_unlock(&seats->lock);
 	return evicted;
 }
@@ -154,11 +156,12 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 
 static int evicted(struct dfi_source *source)
 {
+	char text[EVICTION_TEXT];
+
 	return dfi__source_fail(source,
-	    dfi__fail(-ESTALE,
-		"flow '%s': %s %u: its seat was taken away: its key in the "
-		"registry is gone",
-		source->flow.name, SOURCE_ID(source)));
+	    dfi__fail(-ESTALE, "flow '%s': %s %u %s", source->flow.name,
+		SOURCE_ID(source),
+		dfi__eviction_text(&open_source(source)->pairs.seats, text)));
 }
 
 void dfi__open_take(struct open_source *open, uint32_t seat)

@@ -37,7 +37,7 @@ void dfi__open_target_retire(
 		    : dfi__open_watermark_lost(
 			  &open->target->marks->watermark, taken.seat)))
 		dfi__open_risen(open);
-	if (type == DFI_LOST)
+	if (type != DFI_ENDED)
 		dfi__acks_lost(open, &taken);
 	target_give_back(taken.end);
 	dfi__target_withdraw(taken.end);
@@ -77,6 +77,27 @@ static void give_up(struct open_target *open, uint32_t seat)
 	dfi__open_add_given_up(open, seat, incarnation);
 	if (dfi__open_watermark_given_up(&open->target->marks->watermark, seat))
 		dfi__open_risen(open);
+}
+
+/* What becomes of a source that is gone without its end. */
+static uint32_t gone_as(const struct taken *taken)
+{
+	return atomic_peek(&taken->pair->evicted) ? DFI_EVICTED : DFI_LOST;
+}
+
+/*
+ * Its source is evicted: what has arrived of it is taken, and no more (M5).
+ * Others know first if it had ended.
+ */
+static void end_evicted(struct dfi_target *target, struct taken *taken)
+{
+	int err;
+
+	if (taken->end->lost || !atomic_peek(&taken->pair->evicted))
+		return;
+	err = dfi__fail(-ESTALE, "flow '%s': %s %u: source %u was evicted",
+	    target->flow.name, TARGET_ID(target), taken->seat);
+	dfi__target_put_out(taken->end, err);
 }
 
 static void adopt(struct open_target *open)
@@ -121,7 +142,10 @@ static void adopt(struct open_target *open)
 	/* Only the owner retires, so these states stay. */
 	for (i = open->n_taken; !open->order && i-- > 0;)
 		if (atomic_peek(&open->taken[i].pair->stale))
-			dfi__open_target_retire(open, i, DFI_LOST);
+			dfi__open_target_retire(
+			    open, i, gone_as(&open->taken[i]));
+	for (i = 0; !open->order && i < open->n_taken; i++)
+		end_evicted(open->target, &open->taken[i]);
 	dfi__open_resume(open);
 }
 
@@ -163,7 +187,7 @@ static int lose(struct dfi_target *target, uint32_t i, int err)
 	else if (err != -ECONNRESET || target->lost || !is_unused(taken->end) ||
 	    !dfi__pairs_doubt(&open->pairs, taken->seat, taken->pair))
 		note_lost(target, err, dfi_errmsg());
-	dfi__open_target_retire(open, i, DFI_LOST);
+	dfi__open_target_retire(open, i, gone_as(taken));
 	return check_events(open);
 }
 

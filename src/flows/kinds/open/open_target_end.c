@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include "base/error.h"
+#include "flows/members/eviction.h"
 
 /* Note where each ring ends for a target that has failed; see intake.c. */
 static void stop_rings(struct open_target *open)
@@ -27,38 +28,14 @@ void dfi__open_target_fail_later(
 	stop_rings(open_target(target));
 }
 
-/* Who has evicted it, for error texts, or "". */
-static const char *evictor(struct open_target *open, char text[32])
-{
-	struct seat_watch *seats = &open->pairs.seats;
-
-	text[0] = '\0';
-	pthread_mutex_lock(&seats->lock);
-	if (seats->has_evictor)
-		snprintf(text, 32, " by source %u", seats->evictor);
-	pthread_mutex_unlock(&seats->lock);
-	return text;
-}
-
 void dfi__open_target_put_out(struct dfi_target *target)
 {
-	char text[32];
-	const char *by = evictor(open_target(target), text);
-	int err;
+	char text[EVICTION_TEXT];
+	int err = dfi__fail(-ESTALE,
+	    "flow '%s': %s %u %s, and get from elsewhere what it has missed",
+	    target->flow.name, TARGET_ID(target),
+	    dfi__eviction_text(&open_target(target)->pairs.seats, text));
 
-	if (!target->flow.evict_after_ms)
-		err = dfi__fail(-ESTALE,
-		    "flow '%s': %s %u: its seat was taken away: its key in "
-		    "the registry is gone",
-		    target->flow.name, TARGET_ID(target));
-	else
-		err = dfi__fail(-ESTALE,
-		    "flow '%s': %s %u was evicted%s: its ring stayed full for "
-		    "%u ms (open.evict_after_ms)%s: open it again, and get "
-		    "from elsewhere what it has missed",
-		    target->flow.name, TARGET_ID(target), by,
-		    target->flow.evict_after_ms,
-		    by[0] ? "" : ", or its lease has ended (DFI_LEASE)");
 	dfi__open_target_fail_later(target, err, dfi_errmsg());
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "flows/members/eviction.h"
 #include "flows/members/seat_views.h"
 
 /* How long a helper tries, and how long after a failure it tries again. */
@@ -340,15 +341,25 @@ static int count(struct open_target *open, const struct errand *errand)
 static int run(struct open_target *open, const struct errand *errand)
 {
 	struct seat_watch *seats = &open->pairs.seats;
+	struct eviction self = {
+		.role = OPEN_TARGET,
+		.seat = seats->seats.own_seat,
+		.incarnation = seats->incarnation,
+		.why = EVICTION_NO_MEMBER,
+	};
+	struct eviction late = {
+		.role = errand->late_role,
+		.seat = errand->late,
+		.incarnation = errand->late_holder,
+		.why = EVICTION_VIEW,
+	};
 	int ret = 0;
 
 	if (errand->leaves)
-		return dfi__seat_watch_evict(seats, OPEN_TARGET,
-		    seats->seats.own_seat, seats->incarnation, soon());
+		return dfi__evict(seats, &self, soon());
 	/* The others may fail because of that one. */
 	if (errand->late != UINT32_MAX)
-		ret = dfi__seat_watch_evict(seats, errand->late_role,
-		    errand->late, errand->late_holder, soon());
+		ret = dfi__evict(seats, &late, soon());
 	if (!ret && errand->cuts)
 		ret = cut(open, errand->view);
 	if (!ret && errand->counts)

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "flows/context/context.h"
+#include "flows/members/eviction.h"
 
 #define HELPER "dfi-pairs"
 
@@ -324,6 +325,21 @@ static bool note_stale(struct pairs *pairs, uint32_t seat, struct pair *pair)
 }
 
 /*
+ * Whether the owner must learn that a source was evicted. It may be stopped: so
+ * neither its ring nor its process shows it.
+ */
+static bool note_evicted(struct pairs *pairs, uint32_t seat, struct pair *pair)
+{
+	if (pair->state == PAIR_NONE || atomic_peek(&pair->evicted) ||
+	    pairs->seats.role == OPEN_SOURCE ||
+	    !eviction_was_of(
+		&pairs->seats, OPEN_SOURCE, seat, pair->incarnation))
+		return false;
+	atomic_set(&pair->evicted, true);
+	return true;
+}
+
+/*
  * Whether a pair that is ready is of no use: its target has made another, or
  * its source came no more.
  */
@@ -350,12 +366,16 @@ void dfi__pairs_evict(struct pairs *pairs, struct pair *pair)
 
 static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
 {
-	uint64_t holder = pair->incarnation;
+	struct eviction eviction = {
+		.role = pairs->seats.other,
+		.seat = seat,
+		.incarnation = pair->incarnation,
+		.why = EVICTION_FULL,
+	};
 	int ret;
 
 	pthread_mutex_unlock(&pairs->seats.lock);
-	ret = dfi__seat_watch_evict(&pairs->seats, pairs->seats.other, seat,
-	    holder, clock_now_ns() + MAKE_NS);
+	ret = dfi__evict(&pairs->seats, &eviction, clock_now_ns() + MAKE_NS);
 	pthread_mutex_lock(&pairs->seats.lock);
 	pair->evict = ret < 0;
 	if (ret < 0)
@@ -375,6 +395,7 @@ static bool look_at(struct pairs *pairs, uint32_t seat, int64_t now)
 			busy = true;
 		}
 		busy |= note_stale(pairs, seat, pair);
+		busy |= note_evicted(pairs, seat, pair);
 		if (pair->state == PAIR_RETIRED ||
 		    is_left_over(pairs, seat, pair)) {
 			unmake(pairs, seat, pair);

@@ -49,8 +49,9 @@ struct pair {
 	uint64_t id;          /* in the keys of the pair */
 	uint64_t number; /* of this endpoint's pairs, in the order of making */
 	bool evict;      /* the owner wants that holder to be evicted */
-	_Atomic bool stale; /* that holder has left, and end can't show it */
-	void *end;          /* a struct dfi_source or struct dfi_target */
+	_Atomic bool stale;   /* that holder has left, and end can't show it */
+	_Atomic bool evicted; /* to a target: the same, of what comes later */
+	void *end;            /* a struct dfi_source or struct dfi_target */
 };
 
 /* A seat of the other role. */
