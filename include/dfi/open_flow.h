@@ -69,14 +69,16 @@ struct dfi_open_attr {
 	uint32_t min_targets;
 	uint32_t on_loss; /* enum dfi_on_loss */
 	/*
-	 * 0: never. Else a source evicts a target whose ring has been full for
-	 * so long that it holds up the source, stopped or slow: the target
-	 * loses its seat, and its calls return -ESTALE after what has come. It
-	 * may open again. Only with DFI_ON_LOSS_DROP: what lies in its rings
-	 * counts in dfi_source_dropped(); and not with DFI_ROUTE_ANY. In an
-	 * ordered flow also who holds up a change of view: a source after that
-	 * time, a target after twice that time, and a source that is stopped
-	 * with a number after at most twice that time.
+	 * 0: never. Else who holds up others for so long, stopped or slow, is
+	 * evicted: it loses its seat, and its calls return -ESTALE after what
+	 * has come. It may open again. Sources evict a target whose ring is
+	 * full; targets who holds up a hand-over of partitions: a source of
+	 * which nothing comes, and, after twice the time, a target that does
+	 * not release or take; in an ordered flow who holds up a change of
+	 * view: a source after that time, a target after twice that time, and
+	 * a source that is stopped with a number after at most twice that
+	 * time. Only with DFI_ON_LOSS_DROP: what lies in a target's rings
+	 * counts in dfi_source_dropped(); and not with DFI_ROUTE_ANY.
 	 */
 	uint32_t evict_after_ms;
 	uint32_t partitions; /* 0: the default below, or 2^radix_bits */

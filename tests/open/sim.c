@@ -179,6 +179,8 @@ static void stop_end(struct sim *sim, struct sim_end *end)
 	if (!end || end->life != SIM_UP)
 		return;
 	sim->counts.stopped++;
+	end->ran = sim_end_ran(end);
+	end->n_stops++;
 	end->life = SIM_STOPPED;
 	/* Some wake up in time, others when all is over, or not before the end.
 	 */
@@ -320,7 +322,7 @@ static void step_end(struct sim *sim, struct sim_end *end)
 			end_lease(sim, end);
 	} else if (end->life == SIM_STOPPED) {
 		end->life = SIM_UP;
-		end->act_at = sim->now;
+		end->act_at = end->runs_since = sim->now;
 		end->look_at = sim->now + sim_below(sim, 20 * end->lag);
 		sim_trace(sim, "%s wakes up", sim_end_name(end));
 	} else if (end->look_at < end->act_at) {

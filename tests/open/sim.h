@@ -10,6 +10,7 @@
  *	sim_ring.c      the ring of a pair
  *	sim_source.c    pushes, marks, hand-over and replay at a source
  *	sim_target.c    consuming, effects, hand-over and acknowledgements
+ *	sim_overdue.c   who holds up a hand-over is evicted
  */
 #ifndef TESTS_OPEN_SIM_H
 #define TESTS_OPEN_SIM_H
@@ -39,6 +40,8 @@
 /* Planted in what is around src/flows/open; see enum open_bug for the others.
  */
 enum sim_bug {
+	SIM_BUG_BUSY_RING = 1 << 21,    /* its source is evicted */
+	SIM_BUG_NO_LOOK = 1 << 22,      /* before an eviction */
 	SIM_BUG_LOW_AT_SENT = 1 << 23,  /* sent, but not acknowledged (R8) */
 	SIM_BUG_EARLY_ACK = 1 << 24,    /* before the effect is stored */
 	SIM_BUG_NO_FENCE = 1 << 25,     /* the store takes a zombie's effect */
@@ -130,6 +133,8 @@ struct sim_end {
 	size_t change; /* the next one that it sees */
 	uint64_t look_at, act_at, lag, step;
 	uint64_t wakes_at;
+	/* Since when it runs; how long it had run before, and its stops. */
+	uint64_t runs_since, ran, n_stops;
 	uint64_t
 	    lease_at; /* when the next of its keys goes; 0: not yet known */
 	struct open_seat seat_memory[SIM_SOURCES + SIM_TARGETS];
@@ -173,6 +178,8 @@ struct sim_end {
 			unsigned n_pending;
 			bool said_leaving;
 			struct open_overdue overdue;
+			/* When it saw its newest table, for the judge. */
+			uint64_t seen_table, seen_at, seen_ran, seen_stops;
 		} t;
 	};
 };
@@ -287,6 +294,10 @@ void sim_end_over(struct sim_end *end, const char *why);
 void sim_end_put_seat(struct sim_end *end, bool leaving, bool done);
 /* M3: its key is deleted. It goes on, or will. */
 void sim_end_evict(struct sim_end *end);
+/* It sees all changes so far. */
+void sim_end_catch_up(struct sim_end *end);
+/* How long it has run, not stopped. */
+uint64_t sim_end_ran(const struct sim_end *end);
 /* It dies, or is declared lost. */
 void sim_end_lose(struct sim_end *end);
 const char *sim_end_name(const struct sim_end *end);
@@ -305,5 +316,8 @@ void sim_target_event(struct sim_end *end, const struct open_event *event);
 void sim_target_learn(struct sim_end *end);
 void sim_target_act(struct sim_end *end);
 void sim_target_lose(struct sim_end *end);
+
+/* sim_overdue.c */
+void sim_target_evict_overdue(struct sim_end *end);
 
 #endif

@@ -173,7 +173,7 @@ struct sim_end *sim_end_start(
 	sim->ends[sim->n_ends++] = end;
 	end->lag = 1 + sim_below(sim, sim->plan.lag);
 	end->step = 1 + sim_below(sim, sim->plan.step);
-	end->look_at = end->act_at = sim->now;
+	end->look_at = end->act_at = end->runs_since = sim->now;
 	dfi__open_seats_init(
 	    &end->seats, SIM_SOURCES, SIM_TARGETS, end->seat_memory);
 	dfi__open_seats_set_own(&end->seats, role, seat, end->incarnation);
@@ -212,6 +212,18 @@ void sim_end_look(struct sim_end *end)
 	n = 1 + sim_below(sim, 8);
 	while (n-- > 0 && end->change < sim->n_changes && end->life == SIM_UP)
 		see(end, &sim->changes[end->change++]);
+}
+
+void sim_end_catch_up(struct sim_end *end)
+{
+	while (end->change < end->sim->n_changes && end->life == SIM_UP)
+		see(end, &end->sim->changes[end->change++]);
+}
+
+uint64_t sim_end_ran(const struct sim_end *end)
+{
+	return end->ran +
+	    (end->life == SIM_UP ? end->sim->now - end->runs_since : 0);
 }
 
 void sim_end_act(struct sim_end *end)

@@ -565,46 +565,6 @@ static bool publish(struct sim_end *end)
 	return any;
 }
 
-/* Whoever has that seat is evicted, if this target means the same one. */
-static void evict(struct sim_end *end, enum open_role role, uint32_t seat)
-{
-	struct sim *sim = end->sim;
-	uint64_t incarnation = end->seats.seats[role][seat].holder.incarnation;
-	unsigned i;
-
-	for (i = 0; i < sim->n_ends; i++)
-		if (sim->ends[i]->incarnation == incarnation &&
-		    sim_is_attached(sim, sim->ends[i])) {
-			sim_trace(
-			    sim, "%s is overdue", sim_end_name(sim->ends[i]));
-			sim->counts.overdue++;
-			sim_end_evict(sim->ends[i]);
-		}
-}
-
-static bool evict_overdue(struct sim_end *end)
-{
-	int64_t limit = (int64_t)end->sim->plan.handover;
-	uint32_t seat = 0;
-
-	if (!limit || end->sim->plan.routing)
-		return false;
-	while (dfi__open_overdue_source(
-	    &end->t.overdue, &end->t.core, now(end), limit, &seat)) {
-		const struct sim_pair *pair =
-		    &end->t.pairs[end->t.queue[seat][0]];
-
-		if (pair->ring->taken == pair->ring->sent &&
-		    sim_ring_has_room(end->sim, pair->ring))
-			evict(end, OPEN_SOURCE, seat);
-		seat++;
-	}
-	if (dfi__open_overdue_target(
-		&end->t.overdue, &end->t.core, now(end), limit, &seat))
-		evict(end, OPEN_TARGET, seat);
-	return false;
-}
-
 /* R7: a source that has not returned in time. */
 static bool give_up(struct sim_end *end)
 {
@@ -659,13 +619,15 @@ void sim_target_act(struct sim_end *end)
 {
 	static bool (*const acts[])(struct sim_end * end) = { consume,
 		get_event, hand_over, publish, store_some, acknowledge, leave,
-		evict_overdue, give_up };
+		give_up };
 	enum {
 		N = sizeof(acts) / sizeof(acts[0])
 	};
 	uint64_t i, first = sim_below(end->sim, N);
 
-	for (i = 0; i < N; i++)
-		if (acts[(first + i) % N](end) || end->life == SIM_OVER)
+	/* A thread of its own does this. */
+	sim_target_evict_overdue(end);
+	for (i = 0; i < N && end->life != SIM_OVER; i++)
+		if (acts[(first + i) % N](end))
 			return;
 }

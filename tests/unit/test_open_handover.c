@@ -370,73 +370,119 @@ Test(open_handover, an_evicted_endpoint_does_nothing)
 
 /* ---- Who holds up the others --------------------------------------------- */
 
+#define LIMIT 10
+
+static struct open_overdue overdue;
+static int64_t looked;
+
+/* Look often enough up to then: whether a source is named at the end. */
+static bool source_is_overdue(
+    struct endpoint *target, int64_t until, uint32_t *seat)
+{
+	bool named = false;
+	uint32_t first = *seat;
+
+	for (; looked <= until; looked++) {
+		*seat = first;
+		named = dfi__open_overdue_source(
+		    &overdue, &target->target, looked, LIMIT, seat);
+	}
+	return named;
+}
+
+/* The same of a target. */
+static bool target_is_overdue(
+    struct endpoint *target, int64_t until, uint32_t *seat, bool *releases)
+{
+	bool named = false;
+
+	for (; looked <= until; looked++)
+		named = dfi__open_overdue_target(
+		    &overdue, &target->target, looked, LIMIT, seat, releases);
+	return named;
+}
+
+static void begin_to_look(void)
+{
+	memset(&overdue, 0, sizeof(overdue));
+	looked = 100;
+}
+
 Test(open_handover, a_source_that_owes_its_mark_for_too_long_is_named)
 {
-	struct open_overdue overdue = { 0 };
 	uint32_t seat = 0;
 
 	attach(OPEN_SOURCE, 1);
 	propose(new);
-	cr_assert_not(
-	    dfi__open_overdue_source(&overdue, &old->target, 100, 10, &seat));
-	cr_assert_not(
-	    dfi__open_overdue_source(&overdue, &old->target, 110, 10, &seat));
-	cr_assert(
-	    dfi__open_overdue_source(&overdue, &old->target, 111, 10, &seat));
+	begin_to_look();
+	cr_assert_not(source_is_overdue(old, 110, &seat));
+	seat = 0;
+	cr_assert(source_is_overdue(old, 111, &seat));
 	cr_assert_eq(seat, 0);
 	mark(old);
-	cr_assert(
-	    dfi__open_overdue_source(&overdue, &old->target, 111, 10, &seat));
+	cr_assert(source_is_overdue(old, 112, &seat));
 	cr_assert_eq(seat, 1);
 	seat = 2;
-	cr_assert_not(
-	    dfi__open_overdue_source(&overdue, &old->target, 111, 10, &seat));
+	cr_assert_not(source_is_overdue(old, 113, &seat));
 	leave(OPEN_SOURCE, 1, 0);
 	seat = 0;
-	cr_assert_not(
-	    dfi__open_overdue_source(&overdue, &old->target, 111, 10, &seat));
+	cr_assert_not(source_is_overdue(old, 114, &seat));
 	/* The new owner needs no marks. */
-	cr_assert_not(
-	    dfi__open_overdue_source(&overdue, &new->target, 999, 10, &seat));
+	begin_to_look();
+	cr_assert_not(source_is_overdue(new, 200, &seat));
+}
+
+/* It was stopped itself. */
+Test(open_handover, who_looks_late_does_not_count_the_time)
+{
+	uint32_t seat = 0;
+
+	propose(new);
+	begin_to_look();
+	cr_assert_not(source_is_overdue(old, 105, &seat));
+	looked = 100000;
+	cr_assert_not(source_is_overdue(old, 100002, &seat));
+	seat = 0;
+	cr_assert(source_is_overdue(old, 100004, &seat));
 }
 
 Test(open_handover, a_target_that_does_not_release_or_take_is_named)
 {
-	struct open_overdue of_new = { 0 }, of_old = { 0 };
+	bool releases = false;
 	uint32_t seat = 9;
 
 	propose(new);
-	cr_assert_not(
-	    dfi__open_overdue_target(&of_new, &new->target, 100, 10, &seat));
-	cr_assert_not(
-	    dfi__open_overdue_target(&of_new, &new->target, 120, 10, &seat));
-	cr_assert(
-	    dfi__open_overdue_target(&of_new, &new->target, 121, 10, &seat));
+	begin_to_look();
+	cr_assert_not(target_is_overdue(new, 120, &seat, &releases));
+	cr_assert(target_is_overdue(new, 121, &seat, &releases));
 	cr_assert_eq(seat, 0);
+	cr_assert(releases);
+	cr_assert(dfi__open_holds_up(&new->tables, &new->seats, 0));
 	/* Nobody names itself. */
-	dfi__open_overdue_target(&of_old, &old->target, 100, 10, &seat);
-	cr_assert_not(
-	    dfi__open_overdue_target(&of_old, &old->target, 200, 10, &seat));
+	begin_to_look();
+	cr_assert_not(target_is_overdue(old, 200, &seat, &releases));
 	mark(old);
 	expect_event(old, 0, true);
 	expect_event(old, 1, true);
 	dfi__open_target_release(&old->target, 0);
 	dfi__open_target_release(&old->target, 1);
 	hand(old);
-	cr_assert_not(
-	    dfi__open_overdue_target(&of_new, &new->target, 300, 10, &seat));
-	cr_assert_not(
-	    dfi__open_overdue_target(&of_old, &old->target, 300, 10, &seat));
-	cr_assert(
-	    dfi__open_overdue_target(&of_old, &old->target, 311, 10, &seat));
+	cr_assert_not(dfi__open_holds_up(&old->tables, &old->seats, 0));
+	cr_assert(dfi__open_holds_up(&old->tables, &old->seats, 1));
+	cr_assert_not(target_is_overdue(old, 211, &seat, &releases));
+	cr_assert(target_is_overdue(old, 212, &seat, &releases));
 	cr_assert_eq(seat, 1);
+	cr_assert_not(releases);
+	begin_to_look();
+	cr_assert_not(target_is_overdue(new, 300, &seat, &releases));
 	expect_event(new, 0, false);
 	expect_event(new, 1, false);
 	dfi__open_target_take(&new->target, 0);
 	dfi__open_target_take(&new->target, 1);
 	hand(new);
-	cr_assert_not(
-	    dfi__open_overdue_target(&of_old, &old->target, 999, 10, &seat));
+	looked = 301;
+	cr_assert_not(target_is_overdue(old, 400, &seat, &releases));
+	cr_assert_not(dfi__open_holds_up(&old->tables, &old->seats, 1));
 }
 
 /* ---- Replay -------------------------------------------------------------- */

@@ -24,6 +24,8 @@ enum open_bug {
 	OPEN_BUG_IDLE_MARK = 1 << 13,    /* a late mark counts as it is */
 	OPEN_BUG_NO_ALIGN = 1 << 14,
 	OPEN_BUG_NO_SUSPEND = 1 << 15, /* of alignment, while partitions move */
+	OPEN_BUG_PATIENT = 1 << 16,    /* with who does not take */
+	OPEN_BUG_COUNT_SLEEP = 1 << 17, /* of who waits */
 };
 
 extern unsigned dfi__open_bugs; /* of enum open_bug; the simulation has it */

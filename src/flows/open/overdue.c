@@ -1,14 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bound of each step of a hand-over: marks, release, taking. */
+#include "flows/open/bugs.h"
 #include "flows/open/overdue.h"
+
+/* Who was stopped must not take its own time for that of others. */
+static void pass_time(struct open_overdue *overdue, int64_t now, int64_t limit)
+{
+	int64_t slept = now - overdue->looked - limit / OPEN_OVERDUE_LOOKS;
+
+	if (slept > 0 && !OPEN_BUG(COUNT_SLEEP)) {
+		overdue->since += slept;
+		overdue->released += slept;
+	}
+	overdue->looked = now;
+}
 
 /* Note when each step has begun. */
 static void follow(struct open_overdue *overdue,
-    const struct keyed_target *target, int64_t now)
+    const struct keyed_target *target, int64_t now, int64_t limit)
 {
 	const struct open_table *table = &target->tables->newest;
 	uint32_t p;
 
+	pass_time(overdue, now, limit);
 	if (overdue->table != table->number) {
 		overdue->table = table->number;
 		overdue->since = now;
@@ -50,7 +64,7 @@ bool dfi__open_overdue_source(struct open_overdue *overdue,
 {
 	if (!is_active(target))
 		return false;
-	follow(overdue, target, now);
+	follow(overdue, target, now, limit);
 	if (now - overdue->since <= limit || !misses_marks(target))
 		return false;
 	for (; *source < target->seats->n[OPEN_SOURCE]; ++*source)
@@ -59,32 +73,54 @@ bool dfi__open_overdue_source(struct open_overdue *overdue,
 	return false;
 }
 
+/* The seat that keeps a partition from moving on, or OPEN_NOBODY. */
+static uint16_t holder_up(const struct open_tables *tables,
+    const struct open_seats *seats, uint32_t p, bool *takes)
+{
+	const struct open_table *table = &tables->newest;
+
+	*takes = dfi__open_is_released(tables, seats, p);
+	if (!*takes)
+		return table->from[p];
+	return dfi__open_is_taken(tables, seats, p) ? OPEN_NOBODY
+						    : table->owners[p];
+}
+
+bool dfi__open_holds_up(const struct open_tables *tables,
+    const struct open_seats *seats, uint32_t seat)
+{
+	bool takes;
+	uint32_t p;
+
+	for (p = 0; p < tables->newest.n_partitions; p++)
+		if (holder_up(tables, seats, p, &takes) == seat)
+			return true;
+	return false;
+}
+
 bool dfi__open_overdue_target(struct open_overdue *overdue,
     const struct keyed_target *target, int64_t now, int64_t limit,
-    uint32_t *seat)
+    uint32_t *seat, bool *releases)
 {
 	const struct open_tables *tables = target->tables;
-	const struct open_table *table = &tables->newest;
+	bool takes;
 	uint32_t p;
 
 	if (!is_active(target))
 		return false;
-	follow(overdue, target, now);
-	for (p = 0; p < table->n_partitions; p++) {
-		if (!dfi__open_is_released(tables, target->seats, p)) {
-			*seat = table->from[p];
-			if (now - overdue->since <= 2 * limit)
-				continue;
-		} else if (overdue->all_released &&
-		    !dfi__open_is_taken(tables, target->seats, p)) {
-			*seat = table->owners[p];
-			if (now - overdue->released <= limit)
-				continue;
-		} else {
+	follow(overdue, target, now, limit);
+	for (p = 0; p < tables->newest.n_partitions; p++) {
+		uint16_t who = holder_up(tables, target->seats, p, &takes);
+
+		if (who == OPEN_NOBODY || who == target->seats->own_seat)
 			continue;
-		}
-		if (*seat != target->seats->own_seat)
-			return true;
+		if (takes ? !overdue->all_released || OPEN_BUG(PATIENT) ||
+			    now - overdue->released <= limit
+			  : now - overdue->since <= 2 * limit)
+			continue;
+		*seat = who;
+		*releases = !takes;
+		return true;
 	}
 	return false;
 }

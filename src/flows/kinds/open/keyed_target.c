@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See keyed_target.h. */
 #include "acks.h"
+#include "keyed_bound.h"
 
 #include <stdlib.h>
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "flows/members/tables_watch.h"
@@ -28,6 +30,7 @@ struct partitions {
 	_Atomic uint32_t n_due; /* of the state, for the owner */
 	struct acks *acks;      /* with replay, or NULL */
 	uint64_t cleaned; /* see dfi__tables_watch_propose(); for the helper */
+	struct hand_bound bound;
 };
 
 int dfi__partitions_open(struct dfi_target *target)
@@ -188,7 +191,9 @@ void dfi__partitions_learn(struct partitions *partitions)
 	    !partitions->events && next_event(partitions, &partition, &leaves))
 		;
 	note_hand(partitions);
-	atomic_set(&partitions->n_due, partitions->state.n_due);
+	/* One that is evicted gets none. */
+	atomic_set(&partitions->n_due,
+	    partitions->state.seats->evicted ? 0 : partitions->state.n_due);
 }
 
 void dfi__partitions_marked(struct partitions *partitions, uint32_t source,
@@ -303,6 +308,11 @@ bool dfi__partitions_unsettled(const struct partitions *partitions)
 	    !dfi__open_is_settled(state->tables, state->seats);
 }
 
+void dfi__partitions_found_nothing(struct partitions *partitions)
+{
+	hand_bound_found_nothing(&partitions->bound, &partitions->pairs->seats);
+}
+
 /* ---- With replay --------------------------------------------------------- */
 
 const struct keyed_target *dfi__partitions_state(
@@ -375,6 +385,7 @@ static int put_leave(struct partitions *partitions)
 int64_t dfi__partitions_tend(struct partitions *partitions)
 {
 	struct seat_watch *seats = &partitions->pairs->seats;
+	int64_t next;
 	int ret;
 
 	pthread_mutex_lock(&seats->lock);
@@ -387,7 +398,11 @@ int64_t dfi__partitions_tend(struct partitions *partitions)
 	pthread_mutex_unlock(&seats->lock);
 	if (!ret)
 		ret = dfi__tables_watch_propose(seats, &partitions->cleaned);
-	return ret < 0 ? clock_now_ns() + AGAIN_NS : DEADLINE_NEVER;
+	next = dfi__hand_bound_tend(
+	    &partitions->bound, seats, &partitions->state);
+	return ret < 0 ? (int64_t)min_u64((uint64_t)next,
+			     (uint64_t)(clock_now_ns() + AGAIN_NS))
+		       : next;
 }
 
 /* ---- Calls of the owner -------------------------------------------------- */

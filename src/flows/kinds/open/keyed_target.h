@@ -68,6 +68,9 @@ bool dfi__partitions_epoch(
 int dfi__partitions_no_such(
     const struct dfi_target *target, uint32_t partition);
 
+/* The owner has looked at all rings, and there is nothing in them. */
+void dfi__partitions_found_nothing(struct partitions *partitions);
+
 /* For struct pairs_ops.tend of targets. */
 int64_t dfi__partitions_tend(struct partitions *partitions);
 

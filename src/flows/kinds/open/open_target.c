@@ -455,6 +455,8 @@ int dfi__open_target_next(struct dfi_target *target)
 			return ret;
 		ret = unlikely(open->acks != NULL) ? dfi__acks_check(target)
 						   : 0;
+		if (!ret && open->partitions)
+			dfi__partitions_found_nothing(open->partitions);
 		if (!ret)
 			ret = dfi__open_target_wait(target);
 		if (ret < 0)
