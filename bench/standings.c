@@ -17,16 +17,20 @@ static const char *text_of(const json_t *row, const char *key)
 	return json_string_value(json_object_get(row, key));
 }
 
-/*
- * How many times better a row is than its baseline; 0: it has none, or only a
- * modelled link, which nothing can be ahead of.
- */
+/* Nothing can be ahead of a modelled link, or of itself with less to do. */
+static bool is_no_rival(const char *baseline)
+{
+	return !baseline || strcmp(baseline, "modelled link") == 0 ||
+	    strcmp(baseline, "no-bulk") == 0;
+}
+
+/* How many times better a row is than its baseline; 0: there is no such one. */
 static double advantage(const json_t *row)
 {
 	double ratio = json_number_value(json_object_get(row, "ratio"));
 	const char *baseline = text_of(row, "baseline");
 
-	if (!baseline || !(ratio > 0) || strcmp(baseline, "modelled link") == 0)
+	if (is_no_rival(baseline) || !(ratio > 0))
 		return 0;
 	return unit_of_rate(text_of(row, "unit")) ? ratio : 1 / ratio;
 }

@@ -53,6 +53,16 @@ Test(standings, rows_without_a_ratio_do_not_count)
 	json_decref(rows);
 }
 
+Test(standings, nothing_is_ahead_of_a_link_or_of_itself_with_less_to_do)
+{
+	json_t *rows = json_pack("[{s:s, s:s, s:f}, {s:s, s:s, s:f}]",
+	    "baseline", "modelled link", "unit", "GB/s", "ratio", 0.9,
+	    "baseline", "no-bulk", "unit", "ns", "ratio", 2.0);
+
+	cr_assert_eq(standings_of(&experiment, rows, standings, MAX), 0);
+	json_decref(rows);
+}
+
 Test(standings, the_best_comes_first)
 {
 	struct standing some[] = { { .median = 1 }, { .median = 3 },
