@@ -74,11 +74,13 @@ struct dfi_open_attr {
 	 * has come. It may open again. Sources evict a target whose ring is
 	 * full; targets who holds up a hand-over of partitions: a source of
 	 * which nothing comes, and, after twice the time, a target that does
-	 * not release or take; in an ordered flow who holds up a change of
-	 * view: a source after that time, a target after twice that time, and
-	 * a source that is stopped with a number after at most twice that
-	 * time. Only with DFI_ON_LOSS_DROP: what lies in a target's rings
-	 * counts in dfi_source_dropped(); and not with DFI_ROUTE_ANY.
+	 * not release or take; in a combiner flow a source of which nothing
+	 * comes while others have ended the window, and no target; in an
+	 * ordered flow who holds up a change of view: a source after that time,
+	 * a target after twice that time, and a source that is stopped with a
+	 * number after at most twice that time. Only with DFI_ON_LOSS_DROP:
+	 * what lies in a target's rings counts in dfi_source_dropped(); and not
+	 * with DFI_ROUTE_ANY.
 	 */
 	uint32_t evict_after_ms;
 	uint32_t partitions; /* 0: the default below, or 2^radix_bits */

@@ -468,6 +468,82 @@ Test(open_combine, a_window_that_lost_a_source_is_flagged)
 	expect_window(2, 0);
 }
 
+/* Others have ended the window, and nothing comes of this one. */
+Test(open_combine, a_source_that_holds_up_a_window_is_evicted)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_DROP);
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_source *a, *b;
+	int ret;
+
+	forget_all();
+	attr.open.evict_after_ms = 1500;
+	create_with(&attr);
+	open_targets(0);
+	start_takers();
+	a = source(0);
+	b = source(1);
+	push(a, 0, 20);
+	mark(a, 1);
+	push(b, 0, 20);
+	mark(b, 1);
+	push(b, 1, 16);
+	cr_assert_eq(dfi_source_flush(b), 0);
+	push(a, 1, 20);
+	mark(a, 2);
+	while ((ret = dfi_source_flush(b)) == 0)
+		cr_assert_lt(now_ms(), until);
+	assert_error(ret, -ESTALE, "flow 'f'", "source 1", "evicted by target",
+	    "a window", "1500 ms", "open it again");
+	cr_assert_eq(dfi_source_close(b), -ESTALE);
+	/* It comes back. */
+	b = source(1);
+	mark(b, 2);
+	push(a, 2, 20);
+	push(b, 2, 20);
+	close_source(a);
+	close_source(b);
+	finish();
+	end_takers();
+	expect_window(0, 0);
+	expect_window(1, DFI_WINDOW_LOST);
+	expect_window(2, 0);
+}
+
+/* Nobody waits for them: no window was ended. */
+Test(open_combine, sources_that_all_are_quiet_stay)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_DROP);
+	struct dfi_source *a, *b;
+	int64_t until;
+	uint32_t t;
+
+	forget_all();
+	attr.open.evict_after_ms = 20;
+	create_with(&attr);
+	open_targets(DFI_NONBLOCK);
+	a = source(0);
+	b = source(1);
+	push(a, 0, 20);
+	push(b, 0, 20);
+	/* Long enough, however late threads run. */
+	for (until = now_ms() + 200; now_ms() < until;) {
+		const void *tuple;
+
+		cr_assert_eq(dfi_target_consume(targets[0], &tuple), -EAGAIN);
+		cr_assert_eq(dfi_target_consume(targets[1], &tuple), -EAGAIN);
+	}
+	close_source(a);
+	close_source(b);
+	finish();
+	until = now_ms() + LONG_MS;
+	for (t = 0; t < TARGETS; t += take_all(targets[t]) == 0)
+		cr_assert_lt(now_ms(), until);
+	for (t = 0; t < TARGETS; t++)
+		cr_assert_eq(dfi_target_close(targets[t]), 0);
+	expect_window(0, 0);
+}
+
 /* It may have pushed more behind the mark than has come. */
 Test(open_combine, a_source_that_is_lost_behind_a_mark_flags_the_next_window)
 {
@@ -845,7 +921,7 @@ Test(open_combine, what_is_not_there_is_refused)
 	attr = flow_attr(DFI_ON_LOSS_DROP);
 	attr.open.min_targets = 1;
 	expect_refused(__LINE__, -EINVAL, &attr, "min_targets");
-	attr = flow_attr(DFI_ON_LOSS_DROP);
+	attr = flow_attr(DFI_ON_LOSS_FAIL);
 	attr.open.evict_after_ms = 100;
 	expect_refused(__LINE__, -EINVAL, &attr, "evict_after_ms");
 	attr = flow_attr(DFI_ON_LOSS_DROP);

@@ -137,11 +137,6 @@ static int check_combine(
 		    "DFI_ON_LOSS_DROP, and repeat windows that are flagged "
 		    "(dfi_target_window_flags())",
 		    flow->name);
-	if (open->evict_after_ms)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': open.evict_after_ms %u: a combiner flow can't "
-		    "go on without one of its targets: leave it 0",
-		    flow->name, open->evict_after_ms);
 	return 0;
 }
 
@@ -290,8 +285,9 @@ static int check_eviction(
 	if (open->evict_after_ms && open->on_loss != DFI_ON_LOSS_DROP)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': open.evict_after_ms %u: with open.on_loss "
-		    "DFI_ON_LOSS_FAIL an evicted target would fail its "
-		    "sources, and with DFI_ON_LOSS_REPLAY this version evicts "
+		    "DFI_ON_LOSS_FAIL an eviction would fail the others, as "
+		    "any other loss, and with DFI_ON_LOSS_REPLAY this version "
+		    "evicts "
 		    "nobody: set open.on_loss to DFI_ON_LOSS_DROP",
 		    flow->name, open->evict_after_ms);
 	if (open->evict_after_ms && flow->routing == DFI_ROUTE_ANY)

@@ -256,8 +256,7 @@ static bool membership_is_sane(const struct flow *flow)
 		    (!flow->ordered || flow->on_loss == DFI_ON_LOSS_DROP);
 	if (flow->kind == DFI_COMBINE)
 		return flow->window_tuples == DFI_WINDOW_MARKED &&
-		    !flow->fan_in && flow->min_targets == flow->n_targets &&
-		    !flow->evict_after_ms;
+		    !flow->fan_in && flow->min_targets == flow->n_targets;
 	return flow->kind == DFI_SHUFFLE;
 }
 

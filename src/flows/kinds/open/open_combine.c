@@ -8,6 +8,7 @@
 
 #include <dfi/mark.h>
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "flows/kinds/combine/combine_source.h"
 #include "flows/kinds/combine/state.h"
@@ -18,6 +19,34 @@ bool dfi__open_combine_used(struct dfi_source *end)
 	return end->rings[0].seq != RING_FIRST_SEGMENT ||
 	    source_filled(end, 0) ||
 	    (combine_of(end) && dfi__combine_holds(end, 0));
+}
+
+/* How long a source waits for the registry's news before it fails. */
+#define NEWS_NS (INT64_C(1) * NS_PER_S)
+
+/*
+ * The target of a combiner flow has closed its end. It may have left, and then
+ * the source fails; or this source was evicted, and the target heard of it
+ * first.
+ */
+bool dfi__open_combine_is_put_out(struct dfi_source *source, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	struct seat_watch *seats = &open->pairs.seats;
+	struct timespec until = deadline_timespec(clock_now_ns() + NEWS_NS);
+	bool evicted;
+	int err = 0;
+
+	if (!open->combines || !source->flow.evict_after_ms)
+		return false;
+	pthread_mutex_lock(&seats->lock);
+	while (!err && !seats->seats.evicted &&
+	    seat_watch_holder(seats, seat) == open->taken[seat]->incarnation)
+		err = pthread_cond_timedwait(
+		    &seats->changed, &seats->lock, &until);
+	evicted = seats->seats.evicted;
+	pthread_mutex_unlock(&seats->lock);
+	return evicted;
 }
 
 /* What a call on a pair's source has returned, as this source's error. */

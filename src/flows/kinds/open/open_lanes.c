@@ -121,6 +121,16 @@ static bool was_evicted(struct open_source *open, uint32_t seat)
 	return evicted;
 }
 
+static int evicted(struct dfi_source *source)
+{
+	char text[EVICTION_TEXT];
+
+	return dfi__source_fail(source,
+	    dfi__fail(-ESTALE, "flow '%s': %s %u %s", source->flow.name,
+		SOURCE_ID(source),
+		dfi__eviction_text(&open_source(source)->pairs.seats, text)));
+}
+
 int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
@@ -143,6 +153,8 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 		    was_evicted(open, seat) ? DFI_EVICTED
 			: n || !closed      ? DFI_LOST
 					    : DFI_ENDED);
+	if (closed && dfi__open_combine_is_put_out(source, seat))
+		return evicted(source);
 	if (open->combines
 		? dfi__open_combine_used(end) || has_lost_seat(open, seat)
 		: source->flow.on_loss == DFI_ON_LOSS_FAIL && (n || !closed))
@@ -152,16 +164,6 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 		ret = dfi__replay_take_back(source, seat);
 	retire(source, seat);
 	return ret;
-}
-
-static int evicted(struct dfi_source *source)
-{
-	char text[EVICTION_TEXT];
-
-	return dfi__source_fail(source,
-	    dfi__fail(-ESTALE, "flow '%s': %s %u %s", source->flow.name,
-		SOURCE_ID(source),
-		dfi__eviction_text(&open_source(source)->pairs.seats, text)));
 }
 
 void dfi__open_take(struct open_source *open, uint32_t seat)

@@ -147,12 +147,14 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 	if (source->flags & DFI_EVENTS)
 		open->news = calloc(
 		    source->flow.n_targets, sizeof(open->news[0]));
-	if (source->flow.evict_after_ms)
+	/* The targets of a combiner flow stay. */
+	if (source->flow.evict_after_ms && !open->combines)
 		open->full_since = calloc(
 		    source->flow.n_targets, sizeof(open->full_since[0]));
 	if (!open->ends || !open->taken ||
 	    (source->flags & DFI_EVENTS && !open->news) ||
-	    (source->flow.evict_after_ms && !open->full_since))
+	    (source->flow.evict_after_ms && !open->combines &&
+		!open->full_since))
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	if (flow_holds_tuples(&source->flow) && dfi__keyed_new(source) < 0)

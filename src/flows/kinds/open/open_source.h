@@ -166,6 +166,9 @@ int dfi__open_mark_end(struct dfi_source *source, uint32_t seat);
 /* Bring the lane of the end up to date, and close the source's. */
 void dfi__open_lane_park(struct dfi_source *source, uint32_t lane);
 
+/* Whether a target's end is closed as this source was evicted. */
+bool dfi__open_combine_is_put_out(struct dfi_source *source, uint32_t seat);
+
 /* Whether the source of a pair was used. */
 bool dfi__open_combine_used(struct dfi_source *end);
 

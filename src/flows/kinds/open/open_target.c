@@ -457,6 +457,8 @@ int dfi__open_target_next(struct dfi_target *target)
 						   : 0;
 		if (!ret && open->partitions)
 			dfi__partitions_found_nothing(open->partitions);
+		if (!ret && target->combiner)
+			dfi__open_fold_found_nothing(target);
 		if (!ret)
 			ret = dfi__open_target_wait(target);
 		if (ret < 0)

@@ -21,6 +21,9 @@ struct taken {
 	/* In a combiner flow: its last mark, and whether it waits there. */
 	uint64_t mark;
 	bool held;
+	/* ... and since when nothing has come of it that others wait for. */
+	int64_t quiet_since; /* ns; 0: not looked at in this window */
+	uint64_t seen;       /* the next segment then */
 	/* With replay: the tuples of the segment in work; NULL: they count. */
 	const char *tuples;
 	uint64_t bytes;
@@ -41,11 +44,14 @@ struct open_target {
 	struct notify *notify; /* in which a handle that waits sleeps */
 	struct taken *taken;   /* one behind the other */
 	uint32_t n_taken, current, in_a_row;
-	uint32_t n_held;               /* of those taken */
-	uint32_t seen;                 /* the last of pairs_changes() */
-	bool ended;                    /* no source is there, and none comes */
-	bool left;                     /* see dfi_target_leave() */
-	struct partitions *partitions; /* with routing by keys, or NULL */
+	uint32_t n_held; /* of those taken */
+	uint32_t seen;   /* the last of pairs_changes() */
+	/* Of a combiner flow with evict_after_ms (open_fold_bound.c): */
+	_Atomic bool window_waits; /* for some, while others have ended it */
+	int64_t window_looked;     /* ns; 0: it does not */
+	bool ended;                /* no source is there, and none comes */
+	bool left;                 /* see dfi_target_leave() */
+	struct partitions *partitions;       /* with routing by keys, or NULL */
 	_Atomic(struct partitions *) helped; /* the same, for the helper */
 	struct acks *acks;                   /* with replay, or NULL */
 	/* Not taken yet, the oldest first; only with DFI_EVENTS. */
@@ -143,6 +149,14 @@ bool dfi__open_fold_is_whole(struct dfi_target *target);
 
 /* Note that a source was lost in this window. */
 void dfi__open_fold_lose(struct dfi_target *target);
+
+/*
+ * With evict_after_ms. found_nothing: the rings of all that have not ended the
+ * window are empty: have those evicted of which nothing has come for so long.
+ * tend: for the helper: when the owner has to look again.
+ */
+void dfi__open_fold_found_nothing(struct dfi_target *target);
+int64_t dfi__open_fold_tend(struct open_target *open);
 
 /* That ring is given up. */
 void dfi__open_fold_release(struct open_target *open, struct taken *taken);

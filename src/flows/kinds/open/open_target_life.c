@@ -58,6 +58,8 @@ static int64_t tend(void *owner)
 		next = dfi__partitions_tend(partitions);
 	else if (open->acks && !open->target->flow.partitions)
 		next = dfi__acks_tend(open->acks);
+	else if (open->target->combiner)
+		next = dfi__open_fold_tend(open);
 	if (open->acks)
 		at = dfi__acks_give_up(open->acks);
 	return at < next ? at : next;

@@ -370,7 +370,8 @@ static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
 		.role = pairs->seats.other,
 		.seat = seat,
 		.incarnation = pair->incarnation,
-		.why = EVICTION_FULL,
+		.why = pairs->seats.role == OPEN_SOURCE ? EVICTION_FULL
+							: EVICTION_WINDOW,
 	};
 	int ret;
 
