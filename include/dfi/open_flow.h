@@ -78,9 +78,9 @@ struct dfi_open_attr {
 	 * comes while others have ended the window, and no target; in an
 	 * ordered flow who holds up a change of view: a source after that time,
 	 * a target after twice that time, and a source that is stopped with a
-	 * number after at most twice that time. Only with DFI_ON_LOSS_DROP:
-	 * what lies in a target's rings counts in dfi_source_dropped(); and not
-	 * with DFI_ROUTE_ANY.
+	 * number after at most twice that time. What it has not given back or
+	 * acknowledged becomes what on_loss says, which is not
+	 * DFI_ON_LOSS_FAIL. Not with DFI_ROUTE_ANY.
 	 */
 	uint32_t evict_after_ms;
 	uint32_t partitions; /* 0: the default below, or 2^radix_bits */

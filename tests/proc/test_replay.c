@@ -56,7 +56,8 @@ static struct store {
 		struct state states[2];
 		_Atomic uint32_t current;
 	} of[PARTITIONS];
-	_Atomic uint64_t n_effects;
+	_Atomic uint64_t n_effects, n_by[TARGETS];
+	uint32_t lease_ms, evict_after_ms;
 } * store;
 
 static struct child server;
@@ -71,6 +72,7 @@ static void setup(void)
 	store = mmap(NULL, sizeof(*store), PROT_READ | PROT_WRITE,
 	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	cr_assert_neq(store, MAP_FAILED);
+	store->lease_ms = LEASE_MS;
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
@@ -110,7 +112,7 @@ static struct dfi *join(void)
 	struct dfi *dfi = NULL;
 
 	attr.registry = address;
-	attr.lease_ttl_ms = LEASE_MS;
+	attr.lease_ttl_ms = store->lease_ms;
 	attr.open_timeout_ms = LONG_MS;
 	if (dfi_open(&attr, &dfi) < 0)
 		fail("open");
@@ -154,6 +156,7 @@ static void make_current(uint32_t p, const struct state *state)
 
 struct work {
 	struct dfi_target *target;
+	uint32_t seat;
 	struct state states[PARTITIONS]; /* with effects that aren't stored */
 	bool held[PARTITIONS];
 	uint64_t n_pending;
@@ -184,6 +187,7 @@ static void commit(struct work *work)
 	if (!current)
 		_exit(AGAIN);
 	atomic_fetch_add(&store->n_effects, work->n_pending);
+	atomic_fetch_add(&store->n_by[work->seat], work->n_pending);
 	work->n_pending = 0;
 	ret = dfi_target_ack(work->target);
 	if (ret < 0)
@@ -262,6 +266,7 @@ static void run_target(uint32_t seat)
 	uint32_t n = 0;
 	int ret;
 
+	work.seat = seat;
 	attr.flags = DFI_EVENTS;
 	attr.schema = &schema;
 	while ((ret = dfi_target_open(dfi, FLOW, seat, &attr, &work.target)) ==
@@ -337,6 +342,7 @@ static void create_flow(uint32_t unused)
 	attr.segment_count = 16;
 	attr.open.membership = DFI_MEMBERS_OPEN;
 	attr.open.on_loss = DFI_ON_LOSS_REPLAY;
+	attr.open.evict_after_ms = store->evict_after_ms;
 	attr.open.partitions = PARTITIONS;
 	attr.open.input_position = "position";
 	if (dfi_flow_create(join(), FLOW, &attr) < 0)
@@ -428,9 +434,11 @@ static void await_effects(
 	int64_t until = now_ms() + 2 * LONG_MS;
 	uint32_t i;
 
-	while (store->n_effects < n) {
+	for (;;) {
 		for (i = 0; i < n_processes; i++)
 			(void)has_ended(&processes[i]);
+		if (store->n_effects >= n)
+			return;
 		cr_assert_lt(now_ms(), until, "%lu of %lu effects",
 		    (unsigned long)store->n_effects, (unsigned long)n);
 		pause_ms(2);
@@ -552,5 +560,53 @@ Test(replay, a_stopped_target_changes_nothing_when_it_wakes_up)
 	before = store->n_effects;
 	await_effects(before + 2000, all, N_PROCESSES);
 	cr_assert_eq(kill(all[1].pid, SIGCONT), 0);
+	end_all(all);
+}
+
+/* ---- Evictions -------------------------------------------------------------
+ */
+
+/* Nobody is gone by its lease, but after a second by eviction. */
+static void evict_only(void)
+{
+	store->lease_ms = 5 * LONG_MS;
+	store->evict_after_ms = 1000;
+}
+
+Test(replay, effects_happen_once_though_a_stopped_target_is_evicted)
+{
+	struct process all[N_PROCESSES];
+
+	evict_only();
+	start_all(all);
+	await_effects(300, all, N_PROCESSES);
+	cr_assert_eq(kill(all[1].pid, SIGSTOP), 0);
+	/* What it has not acknowledged is sent again. */
+	await_effects(SOURCES * POSITIONS, all, N_PROCESSES);
+	cr_assert_eq(kill(all[1].pid, SIGCONT), 0);
+	end_all(all);
+}
+
+/* It owes its mark for partitions that move, and returns in its seat. */
+Test(replay, effects_happen_once_though_a_stopped_source_is_evicted)
+{
+	struct process all[N_PROCESSES];
+	int64_t until = now_ms() + LONG_MS;
+	uint64_t before;
+
+	evict_only();
+	start_all(all);
+	await_effects(300, all, N_PROCESSES);
+	cr_assert_eq(kill(all[TARGETS].pid, SIGSTOP), 0);
+	kill_one(&all[2]);
+	before = store->n_by[2];
+	start(&all[2]);
+	/* It has partitions only when all marks are there. */
+	while (store->n_by[2] == before) {
+		cr_assert_lt(now_ms(), until);
+		await_effects(0, all, N_PROCESSES);
+		pause_ms(5);
+	}
+	cr_assert_eq(kill(all[TARGETS].pid, SIGCONT), 0);
 	end_all(all);
 }

@@ -282,13 +282,12 @@ static int check_loss(struct flow *flow, const struct dfi_flow_attr *attr)
 static int check_eviction(
     const struct flow *flow, const struct dfi_open_attr *open)
 {
-	if (open->evict_after_ms && open->on_loss != DFI_ON_LOSS_DROP)
+	if (open->evict_after_ms && open->on_loss == DFI_ON_LOSS_FAIL)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': open.evict_after_ms %u: with open.on_loss "
 		    "DFI_ON_LOSS_FAIL an eviction would fail the others, as "
-		    "any other loss, and with DFI_ON_LOSS_REPLAY this version "
-		    "evicts "
-		    "nobody: set open.on_loss to DFI_ON_LOSS_DROP",
+		    "any other loss: set open.on_loss to DFI_ON_LOSS_DROP or "
+		    "DFI_ON_LOSS_REPLAY",
 		    flow->name, open->evict_after_ms);
 	if (open->evict_after_ms && flow->routing == DFI_ROUTE_ANY)
 		return dfi__fail(-EINVAL,

@@ -247,7 +247,7 @@ static bool membership_is_sane(const struct flow *flow)
 		return false;
 	if (!partitions_are_sane(flow) ||
 	    (flow->evict_after_ms &&
-		(flow->on_loss != DFI_ON_LOSS_DROP ||
+		(flow->on_loss == DFI_ON_LOSS_FAIL ||
 		    flow->routing == DFI_ROUTE_ANY)))
 		return false;
 	if (flow->kind == DFI_REPLICATE)
