@@ -5,6 +5,9 @@
  * does not release, a new one that does not take. Then it is out, learns so
  * when it goes on, and may come back. Leases are longer than any wait here.
  * This process has no context; all others are its forks.
+ *
+ * DFI_TEST_STOP_MS=10000 DFI_TEST_BOUND_MS=100 test_bounds --verbose
+ * prints the longest pauses of the others meanwhile.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -27,7 +30,6 @@
 #define FLOW "flow"
 #define LONG_MS 60000u
 #define LEASE_MS 300000u
-#define BOUND_MS 1000u
 #define SEATS 2u
 #define PARTITIONS 32u
 #define SEGMENT 16u /* tuples */
@@ -60,15 +62,28 @@ struct member {
 
 static struct shared {
 	struct member sources[SEATS], targets[SEATS];
+	/* When a tuple of each partition was taken last, and the longest times
+	 * between two, and of a push; ns. */
+	_Atomic int64_t taken[PARTITIONS], longest_gap, longest_push;
 	_Atomic bool idle; /* sources push nothing */
 	_Atomic bool over;
 } * shared;
 
 static struct child server;
 static char address[sizeof(server.line)];
+static uint32_t bound_ms, stop_ms; /* the latter if it measures */
+
+static uint32_t setting(const char *name, uint32_t otherwise)
+{
+	const char *text = getenv(name);
+
+	return text ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
+}
 
 static void setup(void)
 {
+	bound_ms = setting("DFI_TEST_BOUND_MS", 1000);
+	stop_ms = setting("DFI_TEST_STOP_MS", 0);
 	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
 		cr_skip_test("dfi-registry is not built");
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
@@ -113,6 +128,22 @@ static void pause_ms(long ms)
 	nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static void note_longest(_Atomic int64_t *longest, int64_t ns)
+{
+	int64_t last = *longest;
+
+	while (ns > last && !atomic_compare_exchange_weak(longest, &last, ns))
+		;
+}
+
 /* It was evicted: say so, and come back. */
 static void note_error(struct member *member, const char *what, int ret)
 {
@@ -141,6 +172,7 @@ static void run_source(uint32_t seat)
 	struct dfi *dfi = join();
 	struct dfi_source *source = open_source(dfi, seat);
 	struct event event;
+	int64_t from;
 	int ret;
 
 	while (!shared->over) {
@@ -150,7 +182,11 @@ static void run_source(uint32_t seat)
 		}
 		event.number = member->n + 1;
 		event.key = event.number * UINT64_C(0x9e3779b97f4a7c15);
+		from = now_ns();
 		ret = dfi_source_push(source, &event);
+		/* The other one may be stopped. */
+		if (seat == 0)
+			note_longest(&shared->longest_push, now_ns() - from);
 		if (ret < 0) {
 			note_error(member, "push", ret);
 			if (dfi_source_close(source) != -ESTALE)
@@ -220,9 +256,16 @@ static int take_event(struct work *work)
 static void take_tuples(struct work *work, const struct dfi_batch *batch)
 {
 	const struct event *event = batch->tuples;
+	int64_t now = now_ns(), last;
 	uint32_t i;
 
 	for (i = 0; i < batch->count; i++, event++) {
+		last = atomic_exchange(
+		    &shared
+			 ->taken[dfi_hash64_partition(event->key, PARTITIONS)],
+		    now);
+		if (last)
+			note_longest(&shared->longest_gap, now - last);
 		if (event->number == work->last[batch->source])
 			fail("a tuple twice");
 		work->last[batch->source] = event->number;
@@ -277,7 +320,7 @@ static void create_flow(uint32_t goal)
 	attr.open.membership = DFI_MEMBERS_OPEN;
 	attr.open.on_loss = DFI_ON_LOSS_DROP;
 	attr.open.partitions = PARTITIONS;
-	attr.open.evict_after_ms = BOUND_MS;
+	attr.open.evict_after_ms = bound_ms;
 	if (dfi_flow_create(join(), FLOW, &attr) < 0)
 		fail("create");
 	_exit(0);
@@ -366,16 +409,41 @@ static void go_on(void)
 	    shared->sources[0].n, shared->targets[0].n + shared->targets[1].n);
 }
 
+static void begin_to_measure(void)
+{
+	uint32_t p;
+
+	for (p = 0; p < PARTITIONS; p++)
+		shared->taken[p] = 0;
+	shared->longest_gap = shared->longest_push = 0;
+}
+
+/* It stays stopped for so long. */
+static void report(const char *why)
+{
+	if (!stop_ms)
+		return;
+	pause_ms(stop_ms % 1000);
+	sleep(stop_ms / 1000);
+	printf("%s: longest pause of a partition %.1f ms, longest push %.1f "
+	       "ms\n",
+	    why, (double)shared->longest_gap / 1e6,
+	    (double)shared->longest_push / 1e6);
+}
+
 static void expect_return(
     struct member *member, pid_t pid, const char *by, const char *why)
 {
+	report(why);
 	cr_assert_eq(kill(pid, SIGCONT), 0);
 	AWAIT(member->n_returned > 0, "the return");
 	cr_assert_eq(member->error, -ESTALE);
 	cr_assert_not_null(
 	    strstr(member->text, "open.evict_after_ms"), "%s", member->text);
 	/* A target may hear it of its ring first, which does not say who. */
-	if (strstr(member->text, "DFI_LEASE") && member != &shared->sources[1])
+	if (stop_ms ||
+	    (strstr(member->text, "DFI_LEASE") &&
+		member != &shared->sources[1]))
 		return;
 	cr_assert_not_null(strstr(member->text, by), "%s", member->text);
 	cr_assert_not_null(strstr(member->text, why), "%s", member->text);
@@ -404,6 +472,7 @@ static void stop_a_source(uint32_t goal)
 	start_flow(&rig, goal, NEVER);
 	cr_assert_eq(kill(rig.sources[1], SIGSTOP), 0);
 	await_stop(rig.sources[1]);
+	begin_to_measure();
 	rig.targets[1] = start(run_target, 1);
 	AWAIT(shared->targets[1].n_owned == PARTITIONS / 2, "the hand-over");
 	cr_assert_eq(shared->targets[0].n_evicted, 1);
@@ -419,7 +488,8 @@ static void stop_an_old_owner(uint32_t goal)
 
 	start_flow(&rig, goal, WHEN_LEAVING);
 	/* Otherwise they may evict it first, as its ring is full. */
-	shared->idle = true;
+	shared->idle = !stop_ms;
+	begin_to_measure();
 	rig.targets[1] = start(run_target, 1);
 	await_stop(rig.targets[0]);
 	AWAIT(shared->targets[1].n_owned == PARTITIONS, "the hand-over");
@@ -436,6 +506,7 @@ static void stop_a_new_owner(uint32_t goal)
 
 	start_flow(&rig, goal, NEVER);
 	shared->targets[1].stops = WHEN_OPEN;
+	begin_to_measure();
 	rig.targets[1] = start(run_target, 1);
 	await_stop(rig.targets[1]);
 	AWAIT(shared->targets[0].n_owned < PARTITIONS, "a new table");
