@@ -62,7 +62,7 @@ bool dfi__pairs_expected(const struct pairs *pairs, uint32_t seat)
 	uint32_t i;
 
 	for (i = 0; i < SEAT_PAIRS; i++)
-		if (of->pair[i].state != PAIR_NONE)
+		if (of->pair[i].state != PAIR_NONE && !of->pair[i].unmaker)
 			return true;
 	return holder &&
 	    (holder != of->last || (id && id != of->last_id) ||
@@ -302,17 +302,6 @@ static void make(struct pairs *pairs, uint32_t seat, struct pair *pair)
 	pairs->why[0] = '\0';
 }
 
-static void unmake(struct pairs *pairs, uint32_t seat, struct pair *pair)
-{
-	void *end = pair->end;
-
-	pthread_mutex_unlock(&pairs->seats.lock);
-	pairs->ops->unmake(end);
-	pthread_mutex_lock(&pairs->seats.lock);
-	pairs->of[seat].try_at = 0;
-	*pair = (struct pair){ .state = PAIR_NONE };
-}
-
 /* Whether the owner must learn that the holder of a seat has left. */
 static bool note_stale(struct pairs *pairs, uint32_t seat, struct pair *pair)
 {
@@ -325,15 +314,15 @@ static bool note_stale(struct pairs *pairs, uint32_t seat, struct pair *pair)
 }
 
 /*
- * Whether the owner must learn that a source was evicted. It may be stopped: so
- * neither its ring nor its process shows it.
+ * Whether the owner must learn that the holder of a seat was evicted. It may be
+ * stopped: so neither its ring nor its process shows it.
  */
 static bool note_evicted(struct pairs *pairs, uint32_t seat, struct pair *pair)
 {
+	const struct seat_watch *seats = &pairs->seats;
+
 	if (pair->state == PAIR_NONE || atomic_peek(&pair->evicted) ||
-	    pairs->seats.role == OPEN_SOURCE ||
-	    !eviction_was_of(
-		&pairs->seats, OPEN_SOURCE, seat, pair->incarnation))
+	    !eviction_was_of(seats, seats->other, seat, pair->incarnation))
 		return false;
 	atomic_set(&pair->evicted, true);
 	return true;
@@ -398,10 +387,8 @@ static bool look_at(struct pairs *pairs, uint32_t seat, int64_t now)
 		busy |= note_stale(pairs, seat, pair);
 		busy |= note_evicted(pairs, seat, pair);
 		if (pair->state == PAIR_RETIRED ||
-		    is_left_over(pairs, seat, pair)) {
-			unmake(pairs, seat, pair);
-			busy = true;
-		}
+		    is_left_over(pairs, seat, pair))
+			busy |= dfi__pairs_unmake(pairs, seat, pair);
 	}
 	room = may_make(pairs, seat, now);
 	if (room)
@@ -520,6 +507,7 @@ void dfi__pairs_close(struct pairs *pairs)
 
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
 	dfi__pairs_stop(pairs);
+	dfi__pairs_await_unmade(pairs);
 	for (i = 0; i < pairs->seats.n_others * SEAT_PAIRS; i++) {
 		pair = &pairs->of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS];
 		if (pair->end)

@@ -50,8 +50,9 @@ struct pair {
 	uint64_t number; /* of this endpoint's pairs, in the order of making */
 	bool evict;      /* the owner wants that holder to be evicted */
 	_Atomic bool stale;   /* that holder has left, and end can't show it */
-	_Atomic bool evicted; /* to a target: the same, of what comes later */
-	void *end;            /* a struct dfi_source or struct dfi_target */
+	_Atomic bool evicted; /* that holder is; it may be stopped */
+	struct unmaker *unmaker; /* a thread that closes end, or NULL */
+	void *end;               /* a struct dfi_source or struct dfi_target */
 };
 
 /* A seat of the other role. */
@@ -176,6 +177,15 @@ bool dfi__pairs_was_lost(struct pairs *pairs, uint32_t seat);
  * the registry has done it.
  */
 void dfi__pairs_evict(struct pairs *pairs, struct pair *pair);
+
+/*
+ * For the helper, under the lock, which it gives up in between: close the end
+ * of a pair that is retired; false: that is being done. The peer of one that
+ * was evicted may be stopped, so that closing takes seconds: a thread of its
+ * own does it, and the helper goes on. await: before the pairs are freed.
+ */
+bool dfi__pairs_unmake(struct pairs *pairs, uint32_t seat, struct pair *pair);
+void dfi__pairs_await_unmade(struct pairs *pairs);
 
 /* How an owner waits for its pairs. */
 struct pairs_wait {

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How pairs that are retired are closed; see pairs.h. */
+#include "pairs.h"
+
+#include <stdlib.h>
+#include "base/thread.h"
+#include "flows/members/eviction.h"
+
+struct unmaker {
+	pthread_t thread;
+	struct pairs *pairs;
+	void *end;
+	bool done;
+};
+
+static void *run(void *arg)
+{
+	struct unmaker *unmaker = arg;
+	struct seat_watch *seats = &unmaker->pairs->seats;
+
+	unmaker->pairs->ops->unmake(unmaker->end);
+	pthread_mutex_lock(&seats->lock);
+	unmaker->done = true;
+	seat_watch_call(seats);
+	pthread_mutex_unlock(&seats->lock);
+	return NULL;
+}
+
+/* False: there is no thread, so that the helper has to do it. */
+static bool start(struct pairs *pairs, struct pair *pair)
+{
+	struct unmaker *unmaker = calloc(1, sizeof(*unmaker));
+
+	if (!unmaker)
+		return false;
+	unmaker->pairs = pairs;
+	unmaker->end = pair->end;
+	if (dfi__thread_start("dfi-unpair", run, unmaker, &unmaker->thread)) {
+		free(unmaker);
+		return false;
+	}
+	pair->unmaker = unmaker;
+	pair->end = NULL;
+	return true;
+}
+
+/* Its thread needs the lock no more, or it is not held. */
+static void join(struct pair *pair)
+{
+	pthread_join(pair->unmaker->thread, NULL);
+	free(pair->unmaker);
+	pair->unmaker = NULL;
+}
+
+static bool may_be_stopped(
+    const struct pairs *pairs, uint32_t seat, const struct pair *pair)
+{
+	return atomic_peek(&pair->evicted) ||
+	    eviction_was_of(
+		&pairs->seats, pairs->seats.other, seat, pair->incarnation);
+}
+
+bool dfi__pairs_unmake(struct pairs *pairs, uint32_t seat, struct pair *pair)
+{
+	void *end = pair->end;
+
+	if (pair->unmaker) {
+		if (!pair->unmaker->done)
+			return false;
+		join(pair);
+	} else if (may_be_stopped(pairs, seat, pair) && start(pairs, pair)) {
+		pair->state = PAIR_RETIRED;
+		return true;
+	} else {
+		pthread_mutex_unlock(&pairs->seats.lock);
+		pairs->ops->unmake(end);
+		pthread_mutex_lock(&pairs->seats.lock);
+	}
+	pairs->of[seat].try_at = 0;
+	*pair = (struct pair){ .state = PAIR_NONE };
+	return true;
+}
+
+void dfi__pairs_await_unmade(struct pairs *pairs)
+{
+	uint32_t i, n = pairs->seats.n_others * SEAT_PAIRS;
+	struct pair *pair;
+
+	for (i = 0; i < n; i++) {
+		pair = &pairs->of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS];
+		if (pair->unmaker)
+			join(pair);
+	}
+}
