@@ -193,6 +193,16 @@ static int last_segment(struct dfi_target *target)
 	return fail_lost(target);
 }
 
+int dfi__target_input_ready(struct dfi_target *target)
+{
+	int ret = 0;
+
+	if (likely(target_changes(target) == target->seen_changes &&
+		!target->look_again && !target->lost))
+		ret = take(target, 0);
+	return likely(ret) ? ret : dfi__target_input(target);
+}
+
 int dfi__target_input(struct dfi_target *target)
 {
 	uint32_t ring;

@@ -223,6 +223,12 @@ const char *dfi__target_why_lost(const struct peers *sources, uint32_t source);
  */
 int dfi__target_input(struct dfi_target *target);
 
+/*
+ * The same for a target of one ring, which has a segment, and no segment in
+ * work.
+ */
+int dfi__target_input_ready(struct dfi_target *target);
+
 /* Give the segment in work back, if all of it was consumed. */
 static inline int target_give_back(struct dfi_target *target)
 {

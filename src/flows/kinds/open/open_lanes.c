@@ -410,29 +410,80 @@ static int send_end(struct dfi_source *source, uint32_t lane, uint32_t seat)
 }
 
 /*
- * The lane's segment is full, or in round robin it has its tuple. Where a push
- * names the seat and a segment has one tuple, the lane stays closed, so that
- * each push asks who holds the seat: a reply must not go to the last one who
- * asked from there.
+ * Where a push names the seat and a segment has one tuple, the lane stays
+ * closed, so that each push asks who holds the seat: a reply must not go to the
+ * last one who asked from there.
  */
+static bool asks_each_time(const struct dfi_source *source, uint32_t lane)
+{
+	return !open_source(source)->routed &&
+	    source->writers[lane].geometry.segment_tuples == 1;
+}
+
+/*
+ * Whether the lane, whose segment is full, goes on at the same target, and no
+ * target has come or left or gets a mark.
+ */
+static always_inline bool is_steady(
+    struct dfi_source *source, uint32_t lane, const struct dfi_source *end)
+{
+	struct open_source *open = open_source(source);
+
+	return end->head.only.next == end->writers[0].end &&
+	    pairs_changes(&open->pairs) == open->seen &&
+	    end->marked == source->marked && !open->combines &&
+	    (open->routed ? open->n_ends == 1 : !asks_each_time(source, lane));
+}
+
+/*
+ * As a closed flow does: send the full segment and go on in the next one. true:
+ * it is open. Else the lane and the end's segment are closed, or the end has
+ * failed.
+ */
+static always_inline bool go_on(
+    struct dfi_source *source, uint32_t lane, uint32_t seat)
+{
+	struct dfi_source *end = open_source(source)->ends[seat];
+	struct writer *writer = &source->writers[lane];
+	int ret = dfi__source_send(end, 0);
+
+	owned_add(&writer->total, writer->geometry.segment_tuples);
+	counter_add(&writer->segments, 1);
+	if (unlikely(ret < 0 || !end->writers[0].segment)) {
+		close_lane(source, lane);
+		return false;
+	}
+	load(source, lane, seat);
+	return true;
+}
+
+/* The lane's segment is full, or in round robin it has its tuple. */
 int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
 {
 	struct open_source *open = open_source(source);
 	uint32_t seat = seat_of(source, lane), other;
-	const struct dfi_source *end = open->ends[seat];
+	struct dfi_source *end = open->ends[seat];
 	int ret = 0;
 
 	if (source_aborted(source))
 		return dfi__source_give_up(source);
-	store(source, lane);
+	end->head.only.next = source->head.lanes[lane].next;
+	if (likely(is_steady(source, lane, end))) {
+		if (likely(go_on(source, lane, seat)))
+			return 0;
+		if (end->status)
+			ret = dfi__open_lose(source, seat);
+		if (!ret)
+			ret = point(source, lane, &other);
+		return ret < 0 && source->status ? ret : 0;
+	}
 	close_lane(source, lane);
 	open->next = seat + 1 == open_seats(source) ? 0 : seat + 1;
 	if (end->head.lanes[0].next == end->writers[0].end)
 		ret = send_end(source, lane, seat);
 	if (!ret)
 		ret = dfi__open_adopt(source);
-	if (!ret &&
-	    (open->routed || source->writers[lane].geometry.segment_tuples > 1))
+	if (!ret && !asks_each_time(source, lane))
 		ret = point(source, lane, &other);
 	else if (!ret && open->ends[seat])
 		(void)dfi__open_end_segment(open->ends[seat]);
@@ -541,50 +592,4 @@ int dfi__open_await_start(struct dfi_source *source, int64_t deadline)
 	keyed_leave(open_source(source));
 	source->wait_time.deadline = DEADLINE_NEVER;
 	return ret;
-}
-
-/* ---- The rest of the table --------------------------------------------- */
-
-/* Also the last look at the targets before the end. */
-int dfi__open_lane_check_whole(const struct dfi_source *source)
-{
-	struct dfi_source *self = open_source(source)->source;
-	uint32_t t;
-	int ret = dfi__open_adopt(self);
-
-	if (!ret)
-		ret = dfi__open_drop_lost(self);
-	for (t = 0; !ret && t < source->n_lanes; t++)
-		if (source->writers[t].refused &&
-		    source->writers[t].refused != -ENXIO)
-			ret = dfi__fail(source->writers[t].refused,
-			    "flow '%s': %s %u: closed after a push found no "
-			    "room and was not repeated",
-			    source->flow.name, SOURCE_ID(source));
-	return ret;
-}
-
-/* Round robin takes one tuple at a time. */
-uint32_t dfi__open_lane_most_room(const struct dfi_source *source, uint32_t n,
-    const char **why, const char **instead)
-{
-	if (source->router.routing != DFI_ROUTE_ROUND_ROBIN)
-		return n;
-	*why = "do not go to one target by DFI_ROUTE_ROUND_ROBIN";
-	*instead = "create the flow with DFI_ROUTE_ANY or DFI_ROUTE_DIRECT";
-	return 1;
-}
-
-/* The rest of begun segments, to which no lane points. */
-uint64_t dfi__open_lane_waiting_bytes(const struct dfi_source *source)
-{
-	const struct open_source *open = open_source(source);
-	bool points = source->writers[0].segment != NULL;
-	uint64_t bytes = 0;
-	uint32_t i;
-
-	for (i = 0; open->routed && i < open_seats(source); i++)
-		if (open->ends[i] && !(points && i == open->chosen))
-			bytes += source_filled(open->ends[i], 0);
-	return bytes;
 }

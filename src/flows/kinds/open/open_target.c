@@ -282,22 +282,26 @@ static int look_at_held(struct dfi_target *target, uint32_t i)
  * there is none now, or the ring is held back. -ENOMSG: an event is next. Or
  * another error.
  */
-static int take_next(struct dfi_target *target, uint32_t i)
+static always_inline int take_next(
+    struct dfi_target *target, uint32_t i, bool ready)
 {
-	struct open_target *open = open_target(target);
-	int ret;
+	struct dfi_target *end = open_target(target)->taken[i].end;
+	int ret = ready ? dfi__target_input_ready(end) : dfi__target_input(end);
 
-	do {
-		ret = dfi__target_input(open->taken[i].end);
-		if (likely(ret != -ENOMSG))
-			return ret;
+	while (unlikely(ret == -ENOMSG)) {
 		ret = take_rise(target, i);
-	} while (!ret);
+		if (ret)
+			break;
+		ret = dfi__target_input(end);
+	}
 	return ret;
 }
 
-/* Take a segment of a pair: 1, or 0 if it has none now; or an error. */
-static int take_from(struct dfi_target *target, uint32_t i)
+/*
+ * Take a segment of a pair: 1, or 0 if it has none now; or an error. ready: its
+ * ring has one.
+ */
+static always_inline int take(struct dfi_target *target, uint32_t i, bool ready)
 {
 	struct open_target *open = open_target(target);
 	struct dfi_target *end = open->taken[i].end;
@@ -312,7 +316,7 @@ static int take_from(struct dfi_target *target, uint32_t i)
 		if (ret <= 0)
 			return ret;
 	}
-	ret = take_next(target, i);
+	ret = take_next(target, i, ready);
 	if (likely(ret > 0)) {
 		if (unlikely(target->flags & DFI_ALIGN))
 			open_watermark_took(&target->marks->watermark,
@@ -335,6 +339,11 @@ static int take_from(struct dfi_target *target, uint32_t i)
 		return lose(target, i, ret);
 	dfi__open_target_retire(open, i, DFI_ENDED);
 	return check_events(open);
+}
+
+static int take_from(struct dfi_target *target, uint32_t i)
+{
+	return take(target, i, false);
 }
 
 static uint32_t after(const struct open_target *open, uint32_t i)
@@ -412,7 +421,8 @@ void dfi__open_target_give_back(struct dfi_target *target)
 		if (unlikely(open->acks != NULL))
 			dfi__acks_gave_back(open, &open->taken[open->current]);
 		target_give_back(open->taken[open->current].end);
-		see_mark(open, open->current);
+		if (open->partitions)
+			see_mark(open, open->current);
 	}
 }
 
@@ -421,7 +431,7 @@ static inline int next_of_any(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
 	uint32_t i = find_ready(open);
-	int ret = i < open->n_taken ? take_from(target, i) : 0;
+	int ret = likely(i < open->n_taken) ? take(target, i, true) : 0;
 
 	return ret ? ret : look_at_all(target);
 }

@@ -193,6 +193,16 @@ void dfi__open_target_retire(
  */
 int dfi__open_target_take_mark(struct taken *taken, uint64_t *before);
 
+/* The tuples of the segment that a pair lends. */
+static always_inline uint64_t open_lent_tuples(const struct dfi_target *end)
+{
+	const struct ring_geometry *g = &end->readers[0].geometry;
+	uint64_t bytes = (uint64_t)(end->head.end - end->head.next);
+
+	return likely(bytes == g->segment_bytes) ? g->segment_tuples
+						 : bytes / g->tuple_size;
+}
+
 /* Lend the segment that dfi__target_input() of a pair's target has got. */
 static always_inline void open_target_lend(
     struct dfi_target *target, const struct dfi_target *end, uint32_t seat)
@@ -201,9 +211,7 @@ static always_inline void open_target_lend(
 	target->head.end = end->head.end;
 	target->head.source = seat;
 	owned_add(&target->segments, 1);
-	owned_add(&target->readers[0].total,
-	    (uint64_t)(end->head.end - end->head.next) /
-		target->flow.schema->tuple_size);
+	owned_add(&target->readers[0].total, open_lent_tuples(end));
 }
 
 /* Nothing is there: 0 to look again, or an error. */
