@@ -17,83 +17,11 @@
 #include <stdint.h>
 #include <string.h>
 #include <dfi/copy.h>
+#include <dfi/lane.h>
 #include <dfi/route.h>
 #include <dfi/source.h>
 
 DFI_BEGIN_DECLS
-
-/*
- * For the inline functions only (docs/memory-model.md, "Lanes"): the next tuple
- * goes to next; when that reaches end, dfi_source_lane_full() is due.
- */
-struct dfi_source_lane {
-	char *next;
-	char *end;
-};
-
-enum {
-	DFI_INLINE_NONE = 0, /* routing needs a call */
-	DFI_INLINE_ONE,      /* one target */
-	DFI_INLINE_HASH64,   /* hash of one 8-byte integer */
-};
-
-/* The first member of struct dfi_source. */
-struct dfi_source_head {
-	struct dfi_source_lane only; /* the lane, if there is only one */
-	struct dfi_source_lane *lanes;
-	uint32_t n_targets; /* that a call may name; 0 in a replicate flow */
-	uint32_t tuple_size;
-	uint32_t inline_routing;
-	uint32_t key_offset;
-	uint64_t targets; /* the set chosen last; 0: no target sets */
-};
-
-#define DFI_SOURCE_HEAD(source) \
-	DFI_CAST(struct dfi_source_head *, DFI_CAST(void *, (source)))
-
-/* The slow paths of the inline functions; not for direct use. */
-DFI_API int dfi_source_push_slow(struct dfi_source *source, const void *tuple);
-DFI_API int dfi_source_push_to_slow(
-    struct dfi_source *source, uint32_t target, const void *tuple);
-DFI_API int dfi_source_lane_full(struct dfi_source *source, uint32_t target);
-DFI_API int dfi_source_choose_to_push(
-    struct dfi_source *source, uint64_t targets);
-
-/* Move lane->next (release), then read end: is dfi_source_lane_full() due? */
-DFI_INLINE_PART int dfi_source_lane_advance(
-    struct dfi_source_lane *lane, char *next)
-{
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-	const struct dfi_source_lane *again = lane;
-
-	/* A tuple of any size that begins there. */
-	__asm__(""
-		: "+r"(next)
-		: "m"(*DFI_CAST(
-		    const char(*)[1 << 30], DFI_CAST(void *, lane->next))));
-	lane->next = next;
-	__asm__("" : "+r"(again) : "m"(lane->next));
-	return next >= again->end;
-#else
-	__atomic_store_n(&lane->next, next, __ATOMIC_RELEASE);
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	return next >= __atomic_load_n(&lane->end, __ATOMIC_RELAXED);
-#endif
-}
-
-/* Push to a target that exists; not for direct use. */
-DFI_INLINE_PART int dfi_source_push_lane(struct dfi_source *source,
-    struct dfi_source_lane *lane, uint32_t target, const void *tuple)
-{
-	struct dfi_source_head *head = DFI_SOURCE_HEAD(source);
-	size_t size = head->tuple_size;
-	char *next = lane->next;
-
-	dfi_copy_tuple(next, tuple, size);
-	if (__builtin_expect(dfi_source_lane_advance(lane, next + size), 0))
-		return dfi_source_lane_full(source, target);
-	return 0;
-}
 
 /* Push a tuple to the given target. */
 DFI_INLINE int dfi_source_push_to(
@@ -142,8 +70,10 @@ DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
 		return dfi_source_push_lane(source, &head->only, 0, tuple);
 	address = dfi_tuple_address(
 	    tuple, copy, DFI_KNOWN_SIZE(tuple), head->tuple_size);
-	if (head->inline_routing != DFI_INLINE_HASH64)
-		return dfi_source_push_slow(source, address);
+	if (__builtin_expect(head->inline_routing != DFI_INLINE_HASH64, 0))
+		return head->inline_routing == DFI_INLINE_TABLE64
+		    ? dfi_source_push_table(source, address, tuple)
+		    : dfi_source_push_slow(source, address);
 	memcpy(&key, DFI_CAST(const char *, address) + head->key_offset,
 	    sizeof(key));
 	target = dfi_hash64_partition(key, head->n_targets);

@@ -393,6 +393,14 @@ static void pin_sources(void)
 	PIN(dfi_source_head, inline_routing, 32, 4);
 	PIN(dfi_source_head, key_offset, 36, 4);
 	PIN(dfi_source_head, targets, 40, 8);
+	PIN(dfi_source_head, table, 40, 8);
+
+	PIN_SIZE(dfi_source_table, 24);
+	PIN(dfi_source_table, inside, 0, 4);
+	PIN(dfi_source_table, wanted, 4, 4);
+	PIN(dfi_source_table, lanes, 8, 8);
+	PIN(dfi_source_table, n_partitions, 16, 4);
+	PIN(dfi_source_table, reserved, 20, 4);
 
 	PIN_SIZE(dfi_span, 16);
 	PIN(dfi_span, tuples, 0, 8);
@@ -552,6 +560,7 @@ static void pin_values(void)
 	PIN_VALUE(DFI_INLINE_NONE, 0);
 	PIN_VALUE(DFI_INLINE_ONE, 1);
 	PIN_VALUE(DFI_INLINE_HASH64, 2);
+	PIN_VALUE(DFI_INLINE_TABLE64, 3);
 	PIN_VALUE(DFI_LOG_ERROR, 1);
 	PIN_VALUE(DFI_LOG_WARN, 2);
 	PIN_VALUE(DFI_LOG_INFO, 3);

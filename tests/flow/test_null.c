@@ -293,7 +293,7 @@ Test(null, is_tried_on_all_functions)
 		"dfi_target_cursor_get "
 		/* So the functions behind them need no check. */
 		"dfi_source_push_slow dfi_source_push_to_slow "
-		"dfi_source_lane_full "
+		"dfi_source_lane_full dfi_source_table_full "
 		"dfi_source_choose_to_push dfi_source_cursor_slow "
 		"dfi_target_cursor_slow " };
 #undef X

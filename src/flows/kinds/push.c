@@ -91,6 +91,14 @@ int dfi_source_push_slow(struct dfi_source *source, const void *tuple)
 	return ret < 0 ? ret : push_routed(source, tuple);
 }
 
+int dfi_source_table_full(struct dfi_source *source, uint32_t partition)
+{
+	SOURCE_CALL(
+	    source, (keyed_leave(open_source(source)), SOURCE_SHARED(source)));
+
+	return dfi__keyed_full(source, partition);
+}
+
 static int make_room(struct dfi_source *source, uint32_t target)
 {
 	int ret;

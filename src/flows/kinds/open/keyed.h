@@ -3,12 +3,18 @@
  * Routing by keys in open flows: H1 to H8 of docs/open-flows.md; and any other
  * routing with replay (R8), where ways (choice.h) take the part of partitions.
  *
- * A source pushes into the ends of its pairs, as a table of owners says; its
- * own lane stays closed. Tuples of partitions that move wait in memory of their
- * own. The helper adopts tables, sends marks behind what was sent to the last
- * owners, and sends what waits, also while the owner does something else. So
- * both use the ends, one at a time, by the latch: the owner passes it with two
- * stores and a load, and the helper, which is rarely there, pays for both.
+ * A source pushes into the lanes of the ends of its pairs, as a table of owners
+ * says; its own lane stays closed. Tuples of partitions that move wait in
+ * memory of their own: their lane has no room. The helper adopts tables, sends
+ * marks behind what was sent to the last owners, and sends what waits, also
+ * while the owner does something else. So both use the ends, one at a time, by
+ * the latch: the owner passes it with two stores and a load, and the helper,
+ * which is rarely there, pays for both.
+ *
+ * The table and the two words of the latch are public (dfi/push.h), so a push
+ * that fits makes no call. It does not look at errors, of the source or of an
+ * earlier push, and counts nothing: where that matters, the table's lanes have
+ * no room, or the source's inline routing is none.
  */
 #ifndef DFI_FLOWS_KINDS_OPEN_KEYED_H
 #define DFI_FLOWS_KINDS_OPEN_KEYED_H
@@ -18,18 +24,15 @@
 #include "flows/open/choice.h"
 #include "open_source.h"
 
-struct latch {
-	_Atomic uint32_t inside; /* the owner is */
-	_Atomic uint32_t wanted; /* by the helper */
-	pthread_mutex_t mutex;   /* the helper is inside, or about to be */
-};
-
 /* Of a source. The latch protects all that is below. */
 struct keyed {
-	struct latch latch;
+	/* Its lanes are those of ends, or the waiting one. */
+	struct dfi_source_table table;
+	pthread_mutex_t latch; /* the helper is inside, or about to be */
+	struct dfi_source_lane waiting; /* has no room: tuples wait */
+	char *spare;                    /* where it points to */
 	struct keyed_source state;
 	uint64_t *incarnations; /* of the seats that the state means */
-	struct dfi_source **to; /* of each partition; NULL: its tuples wait */
 	/* Tuples that wait, in the order of pushes, and their partitions. */
 	char *held;
 	uint32_t *held_of;
@@ -38,10 +41,11 @@ struct keyed {
 	/* Of each seat: no room was found; its segment has tuples that waited.
 	 */
 	bool *full, *begun;
-	bool hash64;      /* dfi__router_hashes64() */
-	bool needs_room;  /* a ring has kept something from being sent */
-	bool has_sent;    /* ... but not all */
-	int64_t pause_ns; /* how long the helper waits then */
+	bool hash64;             /* dfi__router_hashes64() */
+	uint32_t inline_routing; /* of the source, while no push was refused */
+	bool needs_room;         /* a ring has kept something from being sent */
+	bool has_sent;           /* ... but not all */
+	int64_t pause_ns;        /* how long the helper waits then */
 	/* With replay (keyed_replay.c): */
 	bool replays;
 	bool closing;     /* it asks targets to acknowledge */
@@ -61,35 +65,52 @@ struct keyed {
 /* How long the helper waits at least until a ring may have room. */
 #define KEYED_LEAST_PAUSE_NS (INT64_C(1) * NS_PER_MS)
 
-void dfi__latch_wait(struct latch *latch);
+void dfi__latch_wait(struct keyed *keyed);
 
-static inline void latch_enter(struct latch *latch)
+static inline bool latch_is_wanted(const struct keyed *keyed)
 {
-	atomic_set(&latch->inside, 1);
+	return __atomic_load_n(&keyed->table.wanted, __ATOMIC_ACQUIRE);
+}
+
+/* As dfi_source_push_table() does. */
+static inline void latch_enter(struct keyed *keyed)
+{
+	__atomic_store_n(&keyed->table.inside, 1, __ATOMIC_RELAXED);
 	/* Pairs with dfi__fence_heavy() in the helper's way in. */
 	fence_light();
 	/* Pairs with the helper's way out: all that it did is there. */
-	if (unlikely(atomic_observe(&latch->wanted)))
-		dfi__latch_wait(latch);
+	if (unlikely(latch_is_wanted(keyed)))
+		dfi__latch_wait(keyed);
 }
 
-static inline void latch_leave(struct latch *latch)
+static inline void latch_leave(struct keyed *keyed)
 {
 	/* Pairs with the helper's wait: it sees all that the owner did. */
-	atomic_publish(&latch->inside, 0);
+	__atomic_store_n(&keyed->table.inside, 0, __ATOMIC_RELEASE);
 }
 
 /* For the owner, in flows of any routing. */
 static inline void keyed_enter(struct open_source *open)
 {
 	if (open->keyed)
-		latch_enter(&open->keyed->latch);
+		latch_enter(open->keyed);
 }
 
 static inline void keyed_leave(struct open_source *open)
 {
 	if (open->keyed)
-		latch_leave(&open->keyed->latch);
+		latch_leave(open->keyed);
+}
+
+/* The end that a partition's tuples go to; NULL: they wait. */
+static inline struct dfi_source *keyed_to(
+    const struct keyed *keyed, uint32_t partition)
+{
+	struct dfi_source_lane *lane = keyed->table.lanes[partition];
+
+	/* Ends have one lane, which is their first member. */
+	return lane == &keyed->waiting ? NULL
+				       : (struct dfi_source *)(void *)lane;
 }
 
 /* -ENOMEM. free: NULL is allowed. */
@@ -104,13 +125,22 @@ void dfi__keyed_learn(struct open_source *open);
 void dfi__keyed_owe(struct open_source *open, uint32_t seat);
 /* Inside the latch: the ends have changed. */
 void dfi__keyed_route(struct open_source *open);
+/* Inside the latch: the lane of tuples that wait has none. */
+void dfi__keyed_close_waiting(struct dfi_source *source);
+/* Inside the latch: a partition's tuples go to that seat, or wait. */
+void dfi__keyed_point(
+    struct open_source *open, uint32_t partition, uint16_t seat);
 uint64_t dfi__keyed_held_bytes(struct dfi_source *source);
+/* Inside the latch: an end's segment is about to be sent, or is lost. */
+void dfi__keyed_count(struct dfi_source *source, const struct dfi_source *end);
 /* struct pairs_ops.tend of sources. */
 int64_t dfi__keyed_tend(void *owner);
 
 /* Push a tuple by its key, or n of them: as dfi_source_push(), _push_batch().
  */
 int dfi__keyed_push(struct dfi_source *source, const void *tuple);
+/* dfi_source_table_full(): inside the latch, which it leaves. */
+int dfi__keyed_full(struct dfi_source *source, uint32_t partition);
 uint32_t dfi__keyed_push_batch(
     struct dfi_source *source, const char *tuples, uint32_t n, int *ret);
 
@@ -212,6 +242,8 @@ int dfi__keyed_no_lane(struct dfi_source *source, uint32_t lane);
 int dfi__keyed_flush(struct dfi_source *source, uint32_t lane);
 int dfi__keyed_finish(struct dfi_source *source, int64_t deadline);
 int dfi__keyed_check_whole(const struct dfi_source *source);
+void dfi__keyed_forget(struct dfi_source *source, uint32_t lane);
+uint64_t dfi__keyed_waiting_bytes(const struct dfi_source *source);
 
 extern const struct lane_ops dfi__keyed_lane_ops;
 

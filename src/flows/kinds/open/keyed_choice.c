@@ -88,7 +88,7 @@ void dfi__keyed_choose(struct dfi_source *source, bool again)
 		return;
 	seat = find(source, again);
 	dfi__open_choose(keyed->ways, &keyed->state, seat);
-	keyed->to[0] = keyed_end(open, open_source_route(&keyed->state, 0));
+	dfi__keyed_point(open, 0, open_source_route(&keyed->state, 0));
 }
 
 void dfi__keyed_took(struct dfi_source *source, struct dfi_source *end)

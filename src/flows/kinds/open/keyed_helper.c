@@ -11,21 +11,21 @@
 /* The most that the helper waits until a ring may have room. */
 #define MOST_PAUSE_NS (INT64_C(8) * NS_PER_MS)
 
-static void latch_take(struct latch *latch)
+static void latch_take(struct keyed *keyed)
 {
-	pthread_mutex_lock(&latch->mutex);
-	atomic_set(&latch->wanted, 1);
+	pthread_mutex_lock(&keyed->latch);
+	__atomic_store_n(&keyed->table.wanted, 1, __ATOMIC_RELAXED);
 	(void)dfi__fence_heavy();
 	/* Pairs with latch_leave(). */
-	while (atomic_observe(&latch->inside))
+	while (__atomic_load_n(&keyed->table.inside, __ATOMIC_ACQUIRE))
 		sched_yield();
 }
 
-static void latch_give(struct latch *latch)
+static void latch_give(struct keyed *keyed)
 {
 	/* Pairs with latch_enter(). */
-	atomic_publish(&latch->wanted, 0);
-	pthread_mutex_unlock(&latch->mutex);
+	__atomic_store_n(&keyed->table.wanted, 0, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&keyed->latch);
 }
 
 bool dfi__keyed_say(struct dfi_source *source, struct dfi_source *end,
@@ -43,6 +43,7 @@ bool dfi__keyed_say(struct dfi_source *source, struct dfi_source *end,
 	filled = source_filled(end, 0);
 	if (!filled)
 		open_note_mark(end);
+	dfi__keyed_count(source, end);
 	replay_set_input(source, end);
 	writer->table = table;
 	writer->settled |= asks;
@@ -109,13 +110,13 @@ int64_t dfi__keyed_tend(void *owner)
 
 	if (!keyed)
 		return DEADLINE_NEVER;
-	latch_take(&keyed->latch);
+	latch_take(keyed);
 	work(open->source);
 	pause = !keyed->needs_room ? 0
 	    : keyed->has_sent      ? KEYED_LEAST_PAUSE_NS
 				   : keyed->pause_ns * 2;
 	pause = pause < MOST_PAUSE_NS ? pause : MOST_PAUSE_NS;
 	keyed->pause_ns = pause ? pause : KEYED_LEAST_PAUSE_NS / 2;
-	latch_give(&keyed->latch);
+	latch_give(keyed);
 	return pause ? clock_now_ns() + pause : DEADLINE_NEVER;
 }

@@ -382,8 +382,12 @@ int dfi_source_resume(struct dfi_source *source, uint64_t *lowest,
 		pthread_mutex_unlock(&seats->lock);
 		if (known)
 			return 0;
-		if (source_aborted(source))
-			return dfi__source_give_up(source);
+		if (source_aborted(source)) {
+			keyed_enter(open_source(source));
+			ret = dfi__source_give_up(source);
+			keyed_leave(open_source(source));
+			return ret;
+		}
 		if (source_interrupted(source))
 			return dfi__source_interrupted(source);
 		if (source->flags & DFI_NONBLOCK || clock_now_ns() >= deadline)

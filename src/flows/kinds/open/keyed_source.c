@@ -2,126 +2,23 @@
 /* The sources of open flows that route by keys. */
 #include "keyed.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include "base/counter.h"
 #include "base/error.h"
 
-/* ---- The latch ---------------------------------------------------------- */
+/* ---- Sending ------------------------------------------------------------- */
 
-/* The helper is inside, or about to be: let it go first. */
-void dfi__latch_wait(struct latch *latch)
+/* With replay, pushes count. */
+void dfi__keyed_count(struct dfi_source *source, const struct dfi_source *end)
 {
-	latch_leave(latch);
-	pthread_mutex_lock(&latch->mutex);
-	atomic_set(&latch->inside, 1);
-	pthread_mutex_unlock(&latch->mutex);
-}
+	struct writer *writer = &source->writers[0];
+	uint64_t bytes = source_filled(end, 0);
 
-/* ---- Memory ------------------------------------------------------------ */
-
-/* How many partitions, or without keys ways, there are. */
-static uint32_t keyed_ways(const struct dfi_source *source)
-{
-	return source->flow.partitions        ? source->flow.partitions
-	    : flow_names_seats(&source->flow) ? source->flow.n_targets
-					      : 1;
-}
-
-int dfi__keyed_new(struct dfi_source *source)
-{
-	uint32_t n_targets = source->flow.n_targets;
-	uint32_t n_partitions = keyed_ways(source);
-	size_t state = dfi__open_source_size(n_partitions, n_targets);
-	struct keyed *keyed = calloc(1, sizeof(*keyed));
-	char *memory = keyed ? calloc(1,
-				   state + 2 * n_targets * sizeof(uint64_t) +
-				       n_partitions * sizeof(keyed->to[0]) +
-				       2 * n_targets * sizeof(bool))
-			     : NULL;
-
-	if (!memory ||
-	    (!source->flow.partitions && !dfi__keyed_new_ways(source, keyed))) {
-		free(memory);
-		free(keyed);
-		return dfi__fail(
-		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
-	}
-	pthread_mutex_init(&keyed->latch.mutex, NULL);
-	keyed->incarnations = (uint64_t *)(void *)memory;
-	keyed->asked = keyed->incarnations + n_targets;
-	keyed->to = (struct dfi_source **)(void *)(keyed->asked + n_targets);
-	keyed->replays = source->flow.input_position != 0;
-	keyed->state.owed = (uint64_t *)(void *)(keyed->to + n_partitions);
-	keyed->full = (bool *)((char *)keyed->state.owed + state);
-	keyed->pause_ns = KEYED_LEAST_PAUSE_NS / 2;
-	keyed->begun = keyed->full + n_targets;
-	keyed->hash64 = dfi__router_hashes64(&source->router);
-	open_source(source)->keyed = keyed;
-	return 0;
-}
-
-void dfi__keyed_start(struct open_source *open)
-{
-	struct keyed *keyed = open->keyed;
-	struct seat_watch *seats = &open->pairs.seats;
-
-	keyed_enter(open);
-	pthread_mutex_lock(&seats->lock);
-	dfi__open_source_init(&keyed->state, &seats->seats,
-	    keyed->ways ? keyed->ways : seats->tables, keyed->state.owed);
-	seat_watch_call(seats);
-	pthread_mutex_unlock(&seats->lock);
-	keyed_leave(open);
-}
-
-void dfi__keyed_free(struct keyed *keyed)
-{
-	if (!keyed)
-		return;
-	pthread_mutex_destroy(&keyed->latch.mutex);
-	dfi__keyed_free_ways(keyed);
-	free(keyed->held);
-	free(keyed->held_of);
-	free(keyed->incarnations);
-	free(keyed);
-}
-
-/* ---- Where tuples go --------------------------------------------------- */
-
-void dfi__keyed_route(struct open_source *open)
-{
-	struct keyed *keyed = open->keyed;
-	uint32_t p, n = keyed_ways(open->source);
-
-	if (!keyed->state.tables)
-		return;
-	for (p = 0; p < n; p++)
-		keyed->to[p] = open->may_push
-		    ? keyed_end(open, open_source_route(&keyed->state, p))
-		    : NULL;
-}
-
-void dfi__keyed_owe(struct open_source *open, uint32_t seat)
-{
-	if (open->keyed->state.tables && !open->keyed->ways)
-		open->keyed->state.owed[seat] = open->keyed->state.adopted;
-}
-
-void dfi__keyed_learn(struct open_source *open)
-{
-	struct keyed *keyed = open->keyed;
-
-	if (!keyed->state.tables)
-		return;
-	if (keyed->ways)
-		dfi__open_choice_learn(keyed->ways, &open->pairs.seats.seats);
-	(void)dfi__open_source_learn(&keyed->state);
-	memcpy(keyed->incarnations, keyed->state.tables->newest.incarnations,
-	    open_seats(open->source) * sizeof(keyed->incarnations[0]));
-	if (keyed->replays && !keyed->ways)
-		keyed->settled = dfi__open_source_settled(&keyed->state);
-	dfi__keyed_route(open);
+	if (!open_source(source)->keyed->replays)
+		owned_add(&writer->total,
+		    likely(bytes == writer->geometry.segment_bytes)
+			? writer->geometry.segment_tuples
+			: bytes / source->head.tuple_size);
 }
 
 /* What goes wrong shows later. */
@@ -131,6 +28,7 @@ void dfi__keyed_send_end(struct dfi_source *source, struct dfi_source *end)
 
 	if (!source_filled(end, 0))
 		return;
+	dfi__keyed_count(source, end);
 	counter_add(&writer->segments, 1);
 	counter_add(&writer->partial_segments,
 	    source_filled(end, 0) != writer->geometry.segment_bytes);
@@ -280,7 +178,7 @@ static int make_room(
 		open_note_room(open, seat, false);
 	if (!ret)
 		ret = dfi__open_adopt(source);
-	if (ret < 0 || open->keyed->to[partition] != end)
+	if (ret < 0 || keyed_to(open->keyed, partition) != end)
 		return ret;
 	if (!end) {
 		dfi__keyed_send_held(source);
@@ -335,7 +233,7 @@ static __attribute__((__noinline__)) int push_slow(
 	for (;;) {
 		if (keyed->ways)
 			dfi__keyed_choose(source, false);
-		end = keyed->to[partition];
+		end = keyed_to(keyed, partition);
 		if (unlikely(
 			keyed->ways && !end && is_empty(source, partition))) {
 			writer->refused = 0;
@@ -348,20 +246,23 @@ static __attribute__((__noinline__)) int push_slow(
 		ret = make_room(source, partition, end);
 		if (ret < 0) {
 			writer->refused = ret;
+			source->head.inline_routing = DFI_INLINE_NONE;
 			return ret;
 		}
 	}
 	if (unlikely(writer->refused || waited)) {
 		writer->refused = 0;
-		if (end && end == keyed->to[partition])
+		source->head.inline_routing = keyed->inline_routing;
+		if (end && end == keyed_to(keyed, partition))
 			open_note_room(open_source(source),
 			    seat_of(open_source(source), end), true);
 	}
 	if (unlikely(keyed->ways && end))
 		dfi__keyed_took(source, end);
-	if (unlikely(keyed->replays))
+	if (unlikely(keyed->replays)) {
 		keyed->last = flow_input_position(&source->flow, tuple);
-	owned_add(&writer->total, 1);
+		owned_add(&writer->total, 1);
+	}
 	return 0;
 }
 
@@ -369,18 +270,50 @@ static __attribute__((__noinline__)) int push_slow(
 static always_inline int push(
     struct dfi_source *source, uint32_t partition, const void *tuple)
 {
-	struct dfi_source *end = open_source(source)->keyed->to[partition];
-	struct writer *writer = &source->writers[0];
+	const struct keyed *keyed = open_source(source)->keyed;
+	struct dfi_source *end = keyed_to(keyed, partition);
 
-	if (unlikely(!end || !end->writers[0].segment || writer->refused ||
-		open_source(source)->keyed->replays))
+	if (unlikely(!end || !end->writers[0].segment ||
+		source->writers[0].refused || keyed->replays))
 		return push_slow(source, partition, tuple);
 	dfi_copy_tuple(end->head.only.next, tuple, source->head.tuple_size);
 	end->head.only.next += source->head.tuple_size;
-	owned_add(&writer->total, 1);
-	if (unlikely(end->head.only.next == end->writers[0].end))
+	if (unlikely(end->head.only.next == end->head.only.end))
 		dfi__keyed_send_end(source, end);
 	return 0;
+}
+
+/* A tuple was pushed to a lane without room: push it again. */
+static int push_again(struct dfi_source *source, uint32_t partition)
+{
+	struct keyed *keyed = open_source(source)->keyed;
+	struct dfi_source *end = keyed_to(keyed, partition);
+	int ret;
+
+	/* The end may be freed while the tuple waits for room. */
+	if (end) {
+		memcpy(keyed->spare, end->spare, source->head.tuple_size);
+		source_close_lane(end, 0);
+	}
+	dfi__keyed_close_waiting(source);
+	ret = source_check(source);
+	return ret < 0 ? ret : push_slow(source, partition, keyed->spare);
+}
+
+int dfi__keyed_full(struct dfi_source *source, uint32_t partition)
+{
+	struct keyed *keyed = open_source(source)->keyed;
+	struct dfi_source *end = keyed_to(keyed, partition);
+	int ret = 0;
+
+	if (source_aborted(source))
+		ret = dfi__source_give_up(source);
+	else if (unlikely(!end || !end->writers[0].segment))
+		ret = push_again(source, partition);
+	else
+		dfi__keyed_send_end(source, end);
+	latch_leave(keyed);
+	return ret;
 }
 
 static always_inline uint32_t partition_of(
@@ -397,33 +330,34 @@ static always_inline uint32_t partition_of(
 
 int dfi__keyed_push(struct dfi_source *source, const void *tuple)
 {
-	int ret = source_check(source);
+	struct keyed *keyed = open_source(source)->keyed;
+	int ret;
 
-	if (unlikely(ret < 0))
-		return ret;
-	latch_enter(&open_source(source)->keyed->latch);
-	ret = push(source, partition_of(source, tuple), tuple);
-	latch_leave(&open_source(source)->keyed->latch);
+	latch_enter(keyed);
+	ret = source_check(source);
+	if (likely(!ret))
+		ret = push(source, partition_of(source, tuple), tuple);
+	latch_leave(keyed);
 	return ret;
 }
 
 uint32_t dfi__keyed_push_batch(
     struct dfi_source *source, const char *tuples, uint32_t n, int *ret)
 {
-	struct latch *latch = &open_source(source)->keyed->latch;
+	struct keyed *keyed = open_source(source)->keyed;
 	uint32_t taken;
 
 	*ret = 0;
-	latch_enter(latch);
+	latch_enter(keyed);
 	for (taken = 0; taken < n; taken++) {
-		if (unlikely(atomic_peek(&latch->wanted)))
-			dfi__latch_wait(latch);
+		if (unlikely(latch_is_wanted(keyed)))
+			dfi__latch_wait(keyed);
 		*ret = push(source, partition_of(source, tuples), tuples);
 		if (*ret < 0)
 			break;
 		tuples += source->head.tuple_size;
 	}
-	latch_leave(latch);
+	latch_leave(keyed);
 	return taken;
 }
 
@@ -443,9 +377,9 @@ int dfi__keyed_push_to(
 
 	if (ret < 0)
 		return ret;
-	latch_enter(&open_source(source)->keyed->latch);
+	latch_enter(open_source(source)->keyed);
 	ret = push_slow(source, seat, tuple);
-	latch_leave(&open_source(source)->keyed->latch);
+	latch_leave(open_source(source)->keyed);
 	return ret;
 }
 
@@ -540,6 +474,24 @@ int dfi__keyed_finish(struct dfi_source *source, int64_t deadline)
 				   : empty_hold(source);
 	keyed_leave(open);
 	return ret < 0 ? ret : dfi__keyed_flush(source, 0);
+}
+
+/* Those of all that was pushed and not sent; outside the latch. */
+uint64_t dfi__keyed_waiting_bytes(const struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	uint64_t bytes = 0;
+	uint32_t i;
+
+	if (open->keyed->replays)
+		return 0;
+	keyed_enter(open);
+	bytes = (uint64_t)open->keyed->n_held * source->head.tuple_size;
+	for (i = 0; i < open_seats(source); i++)
+		if (open->ends[i])
+			bytes += source_filled(open->ends[i], 0);
+	keyed_leave(open);
+	return bytes;
 }
 
 int dfi__keyed_check_whole(const struct dfi_source *source)

@@ -146,6 +146,8 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 	closed = writer_closed(&end->rings[0]);
 	if (!end->status)
 		n += source_filled(end, 0) / source->head.tuple_size;
+	if (open->keyed)
+		dfi__keyed_count(source, end);
 	if (source->flow.on_loss != DFI_ON_LOSS_REPLAY)
 		open->dropped += n;
 	if (open->news)

@@ -99,7 +99,6 @@ static void init_lanes(struct dfi_source *source)
 				      : &dfi__open_lane_ops;
 	if (open->keyed) {
 		source->lane_ops = &dfi__keyed_lane_ops;
-		source->head.inline_routing = DFI_INLINE_NONE;
 		/* Calls can't name a target. */
 		source->head.n_targets = 0;
 		return;

@@ -92,5 +92,7 @@ const struct lane_ops dfi__keyed_lane_ops = {
 	.make_room = dfi__keyed_no_lane,
 	.flush = dfi__keyed_flush,
 	.finish = dfi__keyed_finish,
+	.forget = dfi__keyed_forget,
 	.check_whole = dfi__keyed_check_whole,
+	.waiting_bytes = dfi__keyed_waiting_bytes,
 };
