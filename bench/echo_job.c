@@ -326,15 +326,16 @@ const struct job echo_flow_job = {
 /*
  * The lines count half trips: the client makes them odd, a server even. One
  * line serves both directions, or the client and each server have their own.
- * first: the count to wait for, from each of in_lines.
+ * first: the count to wait for, from each of in_lines. Where other programs
+ * take the processors, the other end may wait for this one's: this one yields.
  */
 static void bounce(char *out_line, char *in_lines, uint32_t n_in,
-    struct echo_state *state, uint64_t first, bool yields)
+    struct echo_state *state, uint64_t first, uint32_t wait)
 {
 	_Atomic uint64_t *out = (_Atomic uint64_t *)(void *)out_line;
 	const _Atomic uint64_t *in;
-	bool client = state->stamps;
-	uint32_t line;
+	bool client = state->stamps, yields = wait != DFI_WAIT_SPIN;
+	uint32_t line, polls;
 	uint64_t i;
 
 	for (i = 0; i < state->trips; i++) {
@@ -347,10 +348,10 @@ static void bounce(char *out_line, char *in_lines, uint32_t n_in,
 		for (line = 0; line < n_in; line++) {
 			in = (const _Atomic uint64_t *)(void *)(in_lines +
 			    (size_t)line * LINE_DISTANCE);
+			polls = state->yields ? RAW_SPINS : 0;
 			while (atomic_load_explicit(in, memory_order_acquire) !=
 			    2 * i + first)
-				if (yields)
-					sched_yield();
+				raw_poll_pause(yields, &polls);
 		}
 		if (client) {
 			end_trip(state, i);
@@ -381,8 +382,7 @@ static int echo_raw_run(struct worker *worker)
 	if (client)
 		begin_trips(state);
 	bounce(client ? there : own, client ? back : there,
-	    client ? state->n_servers : 1, state, client ? 2 : 1,
-	    plan->echo == ECHO_YIELD);
+	    client ? state->n_servers : 1, state, client ? 2 : 1, plan->wait);
 	if (client)
 		record(worker, now_ns() - begin);
 	worker->seat->tuples = state->trips * (client ? state->n_servers : 1);

@@ -13,7 +13,8 @@ cd "$tmp"
 
 runs() # ARGUMENT...: into out
 {
-	timeout $wait_limit "$bench" "$@" > out 2> err || fail "dfi-bench $*: $(cat out)"
+	timeout $wait_limit "$bench" "$@" --timeout $wait_limit > out 2> err ||
+		fail "dfi-bench $*: $(cat out)"
 }
 
 refused() # TEXT ARGUMENT...
@@ -26,7 +27,7 @@ refused() # TEXT ARGUMENT...
 }
 
 quick=(-D 2ms --repeat 1)
-trips=(--iterations 100 --repeat 1 --tuple-size 16 --timeout "$wait_limit")
+trips=(--iterations 100 --repeat 1 --tuple-size 16)
 while read -r -a command; do
 	runs "${command[@]}"
 	# Its headings: on a busy machine a number may be wider than its column.
@@ -108,7 +109,7 @@ runs latency --rate 2000 --iterations 500 --repeat 1 --json
 grep -q '"rate": 2000' out || fail "no rate: $(cat out)"
 refused "--rate" latency --rate 0
 # All requests of a window have their replies.
-runs latency --window 8 --iterations 200 --repeat 1 --timeout "$wait_limit" --json
+runs latency --window 8 --iterations 200 --repeat 1 --json
 for text in '"window": 8' '"verified": true' '"message_rate": [0-9.e-]*[1-9]' '"baseline": null'; do
 	grep -q "$text" out || fail "no $text: $(cat out)"
 done
@@ -118,8 +119,7 @@ rc=0
 [ $rc = 1 ] || fail "a window beyond the ring: status $rc"
 grep -q "rings have 8 segments" err || fail "$(cat err)"
 # Bulk data beside round trips arrives as well: its words are in the sums.
-runs latency --bulk --procs 2 --iterations 200 --repeat 1 --tuple-size 16,24 \
-	--timeout "$wait_limit" --json
+runs latency --bulk --procs 2 --iterations 200 --repeat 1 --tuple-size 16,24 --json
 [ "$(grep -c '"verified": true' out)" = 2 ] || fail "bulk: $(cat out)"
 [ "$(grep -c '"bulk_value": [0-9.e-]*[1-9]' out)" = 2 ] || fail "no bulk data: $(cat out)"
 refused '--bulk: without' latency --bulk --window 2
