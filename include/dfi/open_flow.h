@@ -77,10 +77,10 @@ struct dfi_open_attr {
 	 * not release or take; in a combiner flow a source of which nothing
 	 * comes while others have ended the window, and no target; in an
 	 * ordered flow who holds up a change of view: a source after that time,
-	 * a target after twice that time, and a source that is stopped with a
-	 * number after at most twice that time. What it has not given back or
-	 * acknowledged becomes what on_loss says, which is not
-	 * DFI_ON_LOSS_FAIL. Not with DFI_ROUTE_ANY.
+	 * or twice that time if it is stopped with a number, and then a target
+	 * after that time. What it has not given back or acknowledged becomes
+	 * what on_loss says, which is not DFI_ON_LOSS_FAIL. Not with
+	 * DFI_ROUTE_ANY.
 	 */
 	uint32_t evict_after_ms;
 	uint32_t partitions; /* 0: the default below, or 2^radix_bits */

@@ -146,9 +146,9 @@ DFI_API void dfi_source_interrupt(struct dfi_source *source);
 
 /*
  * Send what is buffered for all targets: 0, or the source's hard error. Waits
- * only for room if the source combines, and for a segment's position if the
- * flow is ordered and goes over RDMA; then it returns the errors of a push
- * except -EPIPE. Owner thread only.
+ * only for room if the source combines, and in an ordered flow for a segment's
+ * position, over RDMA or while the view of an open flow changes; then it
+ * returns the errors of a push except -EPIPE. Owner thread only.
  */
 DFI_API int dfi_source_flush(struct dfi_source *source);
 

@@ -296,6 +296,36 @@ Test(open_order, a_lost_source_ends_the_view_and_the_others_go_on)
 	expect_end_of(t[1]);
 }
 
+/* The helper of an idle target has its part in the change of view. */
+Test(open_order, a_source_joins_before_its_tuples_come)
+{
+	struct dfi_source *s, *lost;
+	struct dfi_target *t[2];
+	struct dfi_event event;
+	const void *tuple;
+	bool joined = false;
+	int ret;
+
+	create(0);
+	t[0] = target(0);
+	t[1] = target(1);
+	s = ready_source(0, 2);
+	lost = ready_source(1, 2);
+	dfi_source_abort(lost);
+	cr_assert_eq(dfi_source_close(lost), -ECANCELED);
+	expect_event(t[0], DFI_JOINED, 0);
+	send_own(s, 0, 1);
+	while ((ret = dfi_target_consume(t[1], &tuple)) == -ENOMSG) {
+		cr_assert_eq(dfi_target_event(t[1], &event), 0);
+		joined |= event.type == DFI_JOINED && event.seat == 0;
+	}
+	cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+	cr_assert(joined);
+	close_source(s);
+	close_target(t[0]);
+	close_target(t[1]);
+}
+
 /* O1: the counter's holder leaves, which needs a new view as well. */
 Test(open_order, targets_leave_and_take_the_counter_with_them)
 {

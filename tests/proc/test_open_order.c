@@ -21,6 +21,9 @@
 #define LONG_MS 60000
 #define SEATS 4
 #define RING 1024 /* segments: more than tests push while nobody takes them */
+#define EVICT_MS 1000
+/* Times that a source is stopped until it has a number then. */
+#define TRIES 2000
 
 static struct child server;
 static char address[sizeof(server.line)];
@@ -102,7 +105,7 @@ static void start(uint32_t evict_after_ms)
 static void spawn(struct child *child, const char *end, const char *held)
 {
 	child_spawn(child, DFI_WORKER, "-r", address, "-f", FLOW, "-p", held,
-	    end, NULL);
+	    "-n", "1000000000", end, NULL);
 }
 
 static void dismiss(struct child *child)
@@ -346,4 +349,153 @@ Test(open_order_proc, a_target_sleeps_behind_what_it_has_passed_over)
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_target_close(late), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_target_close(first), 0, "%s", dfi_errmsg());
+}
+
+/* ---- Who holds up the others -------------------------------------------- */
+
+/* Consume all that is there, of whichever source: whether there was any. */
+static bool drain(struct dfi_target *t)
+{
+	const void *at;
+	bool any = false;
+	int ret;
+
+	while ((ret = dfi_target_consume(t, &at)) == 1)
+		any = true;
+	cr_assert_eq(ret, -EAGAIN, "%s", dfi_errmsg());
+	return any;
+}
+
+/*
+ * Stop the source that pushes in a child while it has a number: what comes
+ * behind that is not delivered. Such a tuple is sent.
+ */
+static void stop_with_number(struct child *child)
+{
+	const struct worker_tuple *tuple;
+	const void *at = NULL;
+	uint32_t i, n;
+	int ret;
+
+	for (i = 0; i < TRIES; i++) {
+		/* Until it is at work, as its ring is empty. */
+		n = 0;
+		do {
+			ret = dfi_target_consume(first, &at);
+			n += ret == 1;
+		} while (ret == 1 || n < RING);
+		child_signal(child, SIGSTOP);
+		(void)drain(first);
+		push();
+		flush();
+		if (dfi_target_consume(first, &at) == -EAGAIN)
+			return;
+		tuple = at;
+		cr_assert_eq(tuple->source, 0);
+		cr_assert_eq(tuple->number, next);
+		child_signal(child, SIGCONT);
+	}
+	cr_assert_fail("it never had a number");
+}
+
+/* Consume to this process's last tuple. */
+static void await_last(void)
+{
+	const struct worker_tuple *tuple;
+	const void *at;
+	int ret;
+
+	do {
+		while ((ret = dfi_target_consume(first, &at)) == -EAGAIN)
+			await_fd(dfi_target_fd(first));
+		cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+		tuple = at;
+	} while (tuple->source != 0 || tuple->number != next);
+}
+
+/* In which view the next tuple comes. */
+static uint64_t next_view(void)
+{
+	uint64_t position;
+
+	push();
+	flush();
+	await_last();
+	cr_assert_eq(dfi_target_position(first, &position), 0);
+	return position >> 48;
+}
+
+static void start_pushing(struct child *child)
+{
+	start(EVICT_MS);
+	child_spawn(child, DFI_WORKER, "-r", address, "-f", FLOW, "-n",
+	    "1000000000", "source:1", NULL);
+	child_expect(child, "source 1 open");
+	source = open_source(0);
+	await_event(source, DFI_JOINED, 0);
+}
+
+static void finish(void)
+{
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(first), 0, "%s", dfi_errmsg());
+}
+
+/* O1: a segment is missing while later ones are there. */
+Test(open_order_proc, a_source_that_is_stopped_with_a_number_is_evicted)
+{
+	struct child child;
+	uint64_t position;
+
+	start_pushing(&child);
+	stop_with_number(&child);
+	cr_assert_eq(dfi_target_position(first, &position), 0);
+	await_last();
+	cr_assert_gt(next_view(), position >> 48);
+	child_signal(&child, SIGCONT);
+	child_expect(&child, "source 1 ended -116");
+	child_wait(&child);
+	finish();
+}
+
+/* O2 has a bound. */
+Test(open_order_proc, a_stopped_source_that_owes_its_flush_is_evicted)
+{
+	struct dfi_source *lost;
+	struct child idle;
+
+	start(EVICT_MS);
+	spawn(&idle, "source:1", "0");
+	child_expect(&idle, "source 1 held 0");
+	source = open_source(0);
+	lost = open_source(2);
+	await_joined(source, 1);
+	await_joined(lost, 1);
+	child_signal(&idle, SIGSTOP);
+	dfi_source_abort(lost);
+	cr_assert_eq(dfi_source_close(lost), -ECANCELED);
+	push_until_held();
+	flush();
+	await_last();
+	child_signal(&idle, SIGCONT);
+	child_order(&idle, 'c');
+	child_expect(&idle, "source 1 ended -116");
+	child_wait(&idle);
+	finish();
+}
+
+/* O3 has one, too. */
+Test(open_order_proc, a_stopped_target_that_owes_its_report_is_evicted)
+{
+	struct child stopped;
+
+	start(EVICT_MS);
+	end_view(&stopped);
+	flush();
+	await_last();
+	child_signal(&stopped, SIGCONT);
+	child_order(&stopped, 'c');
+	child_expect(&stopped, "target 1 ended -116");
+	child_wait(&stopped);
+	finish();
 }

@@ -148,6 +148,22 @@ void dfi__target_order_see(struct open_target *open)
 		see_view(open, view);
 }
 
+/* Under its lock: whether the segment that is due has come. */
+static bool has_come(const struct open_target *open)
+{
+	const struct taken *taken = open->taken;
+	uint64_t position;
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++, taken++)
+		if (!taken->end->readers[0].awaits_mark &&
+		    !target_order_is_empty(taken) &&
+		    !dfi__reader_global(&taken->end->readers[0], &position) &&
+		    position == open->order->due)
+			return true;
+	return false;
+}
+
 /*
  * The owner may be away, also because it waits for this very change of view as
  * a source. What needs it, such as errors, waits for it.
@@ -166,6 +182,8 @@ void dfi__target_order_help(struct open_target *open)
 			see_view(open, &seats->views.newest);
 	}
 	pthread_mutex_unlock(&seats->lock);
+	if (atomic_peek(&order->hole_since) && has_come(open))
+		atomic_set(&order->hole_since, 0);
 	(void)dfi__target_order_report(open);
 	target_order_unlock(order);
 }
@@ -280,6 +298,19 @@ static int look_at_all(struct dfi_target *target)
 	return ret;
 }
 
+/* Whether the ring of the seat's holder before has not come to its end yet. */
+static bool is_behind(const struct open_target *open, const struct taken *taken)
+{
+	const struct taken *other = open->taken;
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++, other++)
+		if (other->seat == taken->seat &&
+		    other->pair->number < taken->pair->number)
+			return true;
+	return false;
+}
+
 /* Whom the target has met joins for it once it knows where it begins. */
 static void add_joined(struct open_target *open)
 {
@@ -287,7 +318,7 @@ static void add_joined(struct open_target *open)
 	uint32_t i;
 
 	for (i = 0; i < open->n_taken; i++, taken++) {
-		if (taken->joined || !taken->marked)
+		if (taken->joined || !taken->marked || is_behind(open, taken))
 			continue;
 		taken->joined = true;
 		dfi__open_add_event(
@@ -436,8 +467,9 @@ static int take_due(struct dfi_target *target)
 		enter_next(open);
 		ret = find(target, &i, &later);
 	}
+	/* The helper may have taken its mark: the look tells of it first. */
 	if (ret > 0)
-		return deliver(target, i);
+		return open->taken[i].joined ? deliver(target, i) : 0;
 	if (!ret && later && !atomic_peek(&order->hole_since))
 		atomic_set(&order->hole_since, clock_now_ns());
 	return ret;

@@ -53,8 +53,10 @@ struct target_order {
 	_Atomic int64_t hole_since;
 	/* Of the helper: the last views of which it has done this. */
 	uint64_t cut, reports, decided;
-	int64_t cut_seen; /* when it has seen the newest cut, of: */
-	uint64_t cut_view;
+	/* Since when it waits for those of a role at the end of a view. */
+	int64_t late_since;
+	uint64_t late_view;
+	enum open_role late_role;
 	struct view_counter counters[2];
 };
 

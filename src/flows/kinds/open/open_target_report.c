@@ -96,6 +96,8 @@ static int make_report(struct open_target *open)
 	order->report_view = order->view;
 	order->n_reported = order->n_gone;
 	order->reported = true;
+	/* The decision fills the hole. */
+	atomic_set(&order->hole_since, 0);
 	seat_watch_call(&open->pairs.seats);
 	return 0;
 }

@@ -211,24 +211,28 @@ static void find_late(
 	struct seat_watch *seats = &open->pairs.seats;
 	struct target_order *order = open->order;
 	int64_t limit = limit_ns(open);
-	uint32_t seat;
+	enum open_role role = OPEN_SOURCE;
+	uint32_t seat = debtor(seats, OPEN_SOURCE, 0);
 
-	if (order->cut_view != errand->view) {
-		order->cut_view = errand->view;
-		order->cut_seen = now;
-	}
-	if (!limit || now - order->cut_seen < limit)
-		return;
-	seat = debtor(seats, OPEN_SOURCE, 0);
-	errand->late_role = OPEN_SOURCE;
 	if (seat == seats->seats.n[OPEN_SOURCE]) {
-		if (now - order->cut_seen < 2 * limit)
-			return;
-		errand->late_role = OPEN_TARGET;
+		role = OPEN_TARGET;
 		seat = debtor(seats, OPEN_TARGET, 0);
-		if (seat == seats->seats.n[OPEN_TARGET])
-			return;
 	}
+	/*
+	 * Targets can't report before the last source has flushed, or is gone;
+	 * and nobody can say anything without a registry.
+	 */
+	if (order->late_view != errand->view || order->late_role != role ||
+	    seats->restoring) {
+		order->late_view = errand->view;
+		order->late_role = role;
+		order->late_since = now;
+	}
+	if (!limit || now - order->late_since < limit ||
+	    seat == seats->seats.n[role] ||
+	    (role == OPEN_TARGET && errand->reports))
+		return;
+	errand->late_role = role;
 	errand->late = seat;
 	errand->late_holder =
 	    seats->seats.seats[errand->late_role][seat].holder.incarnation;
