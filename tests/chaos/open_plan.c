@@ -57,6 +57,25 @@ static void plan_kind(struct open_plan *plan)
 		plan->evict_after_ms = between(&rng, 10, 300);
 }
 
+/* DFI_TEST_CHAOS_KIND "ordered": only such flows. */
+static void plan_order(struct open_plan *plan)
+{
+	struct rng rng = { .state = mix(plan->seed ^ 0x6f726465) };
+	const char *kind = getenv("DFI_TEST_CHAOS_KIND");
+
+	if (plan->replays)
+		return;
+	if (kind && !strcmp(kind, "ordered")) {
+		plan->replicates = plan->ordered = true;
+		plan->keyed = false;
+		plan->routing = 0;
+		plan->hold_bytes = 0;
+		plan->on_loss = DFI_ON_LOSS_DROP;
+	} else if (plan->replicates && plan->on_loss == DFI_ON_LOSS_DROP) {
+		plan->ordered = one_in(&rng, 2);
+	}
+}
+
 static void plan_actors(struct open_plan *plan, struct rng *rng)
 {
 	uint32_t a, residents = 0, most;
@@ -144,6 +163,7 @@ void open_make_plan(struct open_plan *plan, uint64_t seed)
 	plan_actors(plan, &rng);
 	plan_faults(plan, &rng);
 	plan_replay(plan);
+	plan_order(plan);
 }
 
 static void plan_source(const struct open_plan *plan, struct stay_plan *stay,
@@ -249,7 +269,8 @@ void open_print_plan(const struct open_plan *plan)
 	       "%u in segments of %u, %u; min %u and %u, evict after %u ms%s\n",
 	    (unsigned long)plan->seed, plan->n_sources, plan->n_targets,
 	    plan->goal == DFI_LATENCY ? "latency" : "bandwidth",
-	    plan->replicates                        ? "to all"
+	    plan->ordered                           ? "to all in order"
+		: plan->replicates                  ? "to all"
 		: plan->keyed                       ? "by keys"
 		: plan->routing == DFI_ROUTE_DIRECT ? "direct"
 		: plan->routing == DFI_ROUTE_ANY    ? "any"

@@ -76,6 +76,7 @@ struct open_plan {
 	uint32_t n_stays[OPEN_ACTORS]; /* that are planned */
 	bool resident[OPEN_ACTORS];    /* a target that comes back to the end */
 	bool replicates;               /* else it shuffles */
+	bool ordered;                  /* all targets deliver one order */
 	bool keyed;                    /* by groups */
 	bool replays;                  /* open_replay.c */
 	uint32_t n_input;              /* then: tuples of a source's seat */
@@ -199,6 +200,8 @@ struct open_board {
 	_Atomic uint16_t owner[OPEN_ALL_STAYS][OPEN_TUPLES];
 	/* The last tuple of each group that some target got (n + 1). */
 	_Atomic uint32_t last[OPEN_ALL_STAYS][OPEN_GROUPS];
+	/* In an ordered flow: where a target was behind each tuple, or 0. */
+	_Atomic uint64_t position[OPEN_ALL_STAYS][OPEN_TUPLES];
 	/* How a target saw a source leave: enum dfi_event_type. */
 	uint8_t fate[OPEN_ALL_STAYS][OPEN_ALL_STAYS];
 	struct replay_board replay;

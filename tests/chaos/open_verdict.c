@@ -108,6 +108,16 @@ static bool has_cause(const struct judge *judge, uint32_t id)
 	return false;
 }
 
+/*
+ * Whether an ordered flow may evict that one: a source that holds up the
+ * others, or a target that lacks what others have of a source that was lost.
+ */
+static bool may_put_out(const struct judge *judge, uint32_t id)
+{
+	return is_source(judge, id) ? judge->plan->evict_after_ms != 0
+				    : has_cause(judge, id);
+}
+
 /* An error that the rules of the flow want. */
 static bool is_allowed(const struct judge *judge, uint32_t id, int ret)
 {
@@ -123,7 +133,8 @@ static bool is_allowed(const struct judge *judge, uint32_t id, int ret)
 	if (is_excused(judge, id) ||
 	    (ret == -ECANCELED && what.act == OPEN_ABORT) ||
 	    (ret == -ESTALE && judge->plan->evict_after_ms &&
-		!is_source(judge, id)))
+		!is_source(judge, id)) ||
+	    (ret == -ESTALE && judge->plan->ordered && may_put_out(judge, id)))
 		return true;
 	if (judge->plan->on_loss != DFI_ON_LOSS_FAIL)
 		return false;

@@ -270,7 +270,10 @@ static int push_all(struct actor *actor)
 		    actor->n_moved - actor->flushed >=
 			actor->what.flush_every) {
 			actor->flushed = actor->n_moved;
-			ret = dfi_source_flush(actor->source);
+			/* In an ordered flow it may wait for a view. */
+			while (
+			    (ret = dfi_source_flush(actor->source)) == -EAGAIN)
+				open_wait_for(dfi_source_fd(actor->source));
 			if (ret < 0)
 				return ret;
 		}
@@ -390,8 +393,8 @@ static const char *check_tuple(struct actor *actor, const void *tuple,
 	of = &actor->of[head->seat];
 	if (actor->what.events && !of->incarnation)
 		return "a tuple of a source that has not joined";
-	if (plan.replicates && actor->what.events && !of->stay &&
-	    head->n != of->first)
+	if (plan.replicates && !plan.ordered && actor->what.events &&
+	    !of->stay && head->n != of->first)
 		return "the event named another first tuple";
 	if (plan.replicates && actor->next_n[head->stay] &&
 	    head->n != actor->next_n[head->stay])
@@ -423,6 +426,33 @@ static void take(struct actor *actor, const void *tuple, uint32_t seat)
 	actor->of[head.seat].stay = head.stay + 1;
 	atomic_fetch_add(&board->stays[head.stay].received, 1);
 	atomic_fetch_add(&actor->at->taken, 1);
+}
+
+/*
+ * In an ordered flow: positions rise, and each tuple has the same one at all
+ * targets, in whichever way they consume, if it is the last of its segment.
+ */
+static void check_position(struct actor *actor, const void *tuple)
+{
+	uint64_t position, others = 0;
+	struct open_tuple head;
+
+	if (!plan.ordered)
+		return;
+	if (dfi_target_position(actor->target, &position) < 0) {
+		open_note_wrong(actor, dfi_errmsg());
+		return;
+	}
+	if (position < actor->position)
+		open_note_wrong(actor, "positions fall");
+	actor->position = position;
+	memcpy(&head, tuple, sizeof(head));
+	if (!open_check_tuple(&plan, tuple) ||
+	    atomic_compare_exchange_strong(
+		&board->position[head.stay][head.n], &others, position) ||
+	    others == position)
+		return;
+	open_note_wrong(actor, "a tuple has two positions");
 }
 
 static void take_event(struct actor *actor)
@@ -468,6 +498,10 @@ static int consume_batch(struct actor *actor)
 		    (const char *)batch.tuples + (size_t)i * batch.stride,
 		    batch.source);
 	if (ret > 0)
+		check_position(actor,
+		    (const char *)batch.tuples +
+			(size_t)(batch.count - 1) * batch.stride);
+	if (ret > 0)
 		dfi_target_release(actor->target, &batch);
 	return ret;
 }
@@ -498,8 +532,10 @@ static int consume(struct actor *actor)
 	if (actor->what.style == OPEN_CURSOR)
 		return consume_run(actor);
 	ret = dfi_target_consume(actor->target, &tuple);
-	if (ret > 0)
+	if (ret > 0) {
 		take(actor, tuple, DFI_ANY_SEAT);
+		check_position(actor, tuple);
+	}
 	return ret;
 }
 
@@ -660,6 +696,7 @@ static bool begin_stay(struct actor *actor)
 	actor->source = NULL;
 	actor->target = NULL;
 	actor->n_moved = actor->flushed = actor->shift = actor->rest = 0;
+	actor->position = 0;
 	memset(actor->next_n, 0, sizeof(actor->next_n));
 	memset(actor->of, 0, sizeof(actor->of));
 	memset(actor->next_of, 0, sizeof(actor->next_of));

@@ -33,6 +33,7 @@ struct actor {
 	/* With routing by keys: the same of each group, and what it owns. */
 	uint32_t next_of[OPEN_ALL_STAYS][OPEN_GROUPS];
 	bool owns[OPEN_PARTITIONS];
+	uint64_t position; /* in an ordered flow, at the last tuple */
 	struct holder of[OPEN_SEATS];
 	struct replay_target *replay; /* with replay: what is not stored yet */
 	uint32_t n_sources;           /* seats */
