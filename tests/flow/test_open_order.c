@@ -3,9 +3,11 @@
  * Ordered open flows: all targets that are attached deliver the same, whoever
  * comes, goes or is lost. One case for each rule.
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "open_help.h"
 
@@ -451,6 +453,7 @@ struct follower {
 	struct dfi_target *first; /* of the first stay, or NULL */
 	uint32_t most;            /* tuples of a stay; 0: all */
 	uint32_t stay;
+	_Atomic uint64_t begin; /* of the last stay, by its events; or 0 */
 };
 
 /* One stay: true at the end of the flow. */
@@ -470,8 +473,11 @@ static bool follow(struct follower *follower)
 		fail_thread("open");
 	while (ret && (!follower->most || n < follower->most)) {
 		ret = dfi_target_consume(t, &tuple);
-		if (ret == -ENOMSG && !dfi_target_event(t, &event))
+		if (ret == -ENOMSG && !dfi_target_event(t, &event)) {
+			if (event.type == DFI_JOINED)
+				atomic_store(&follower->begin, event.value);
 			continue;
+		}
 		if (ret < 0)
 			fail_thread("consume");
 		if (!ret)
@@ -497,6 +503,12 @@ static void *follow_often(void *arg)
 	while (!follow(follower))
 		follower->stay++;
 	return NULL;
+}
+
+static void follow_in_thread(struct follower *follower)
+{
+	cr_assert_eq(
+	    pthread_create(&follower->thread, NULL, follow_often, follower), 0);
 }
 
 struct pusher {
@@ -581,9 +593,7 @@ Test(open_order, all_agree_whoever_comes_goes_and_aborts)
 	followers[0].first = target(0);
 	for (i = 0; i < 3; i++) {
 		followers[i].most = i ? 30 * i : 0;
-		cr_assert_eq(pthread_create(&followers[i].thread, NULL,
-				 follow_often, &followers[i]),
-		    0);
+		follow_in_thread(&followers[i]);
 	}
 	for (i = 0; i < 2; i++) {
 		pushers[i].key = 1000 * (i + 1);
@@ -600,4 +610,83 @@ Test(open_order, all_agree_whoever_comes_goes_and_aborts)
 		check_follower(&followers[0].all, &followers[i].all);
 	for (i = 0; i < 2; i++)
 		check_pusher(&pushers[i], &followers[0].all);
+}
+
+/* ---- A snapshot and what comes behind it ----------------------------------
+ */
+
+static struct follower old, late;
+
+enum {
+	BEHIND = 50
+}; /* tuples of each, from the late one's on */
+
+static void push_one(struct dfi_source *s, uint64_t key, uint64_t val)
+{
+	struct kv kv = { key, val };
+
+	if (dfi_source_push(s, &kv) || dfi_source_flush(s))
+		fail_thread("push");
+}
+
+/* Push, each tuple in a segment, until the late follower is there, and on. */
+static void *push_meanwhile(void *arg)
+{
+	uint64_t key = *(const uint64_t *)arg, n = 0, more = 0;
+	struct dfi_source *s;
+
+	if (dfi_source_open(rig.dfi, "f", DFI_ANY_SEAT, NULL, &s))
+		fail_thread("open");
+	for (; more < BEHIND; n++) {
+		/* There is no room for the log of more. */
+		while (n > RECORDS / 4 && !atomic_load(&late.begin))
+			usleep(1000);
+		push_one(s, key, n);
+		more += atomic_load(&late.begin) != 0;
+		usleep(100);
+	}
+	if (dfi_source_close(s))
+		fail_thread("close");
+	return NULL;
+}
+
+/*
+ * J1: whatever state of the old follower, of a position that is not lower than
+ * the late one's first, the late one takes over: the rest is what it gets.
+ */
+Test(open_order, a_snapshot_and_the_tail_have_no_gap)
+{
+	static const uint64_t keys[] = { 1, 2 };
+	pthread_t threads[2];
+	struct dfi_source *lost;
+	uint32_t i, first = 0;
+
+	create(0);
+	old.first = target(0);
+	follow_in_thread(&old);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(pthread_create(&threads[i], NULL, push_meanwhile,
+				 (void *)(uintptr_t)&keys[i]),
+		    0);
+	/* Meanwhile the view changes. */
+	lost = source(DFI_ANY_SEAT);
+	push_one(lost, 3, 0);
+	dfi_source_abort(lost);
+	cr_assert_eq(dfi_source_close(lost), -ECANCELED);
+	follow_in_thread(&late);
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	finish();
+	pthread_join(old.thread, NULL);
+	pthread_join(late.thread, NULL);
+	cr_assert_gt(late.all.n, 0);
+	/* Each position is behind a tuple. */
+	while (first < old.all.n && old.all.of[first].position <= late.begin)
+		first++;
+	cr_assert_eq(late.all.n, old.all.n - first);
+	for (i = 0; i < late.all.n; i++) {
+		cr_assert(is_same(&late.all.of[i], &old.all.of[first + i]));
+		cr_assert_eq(
+		    late.all.of[i].position, old.all.of[first + i].position);
+	}
 }
