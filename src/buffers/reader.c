@@ -57,15 +57,16 @@ void dfi__reader_init(struct reader *reader, struct region *region,
 	reader->head = reader_footer(reader, 0);
 }
 
-int dfi__reader_find_slots(struct reader *reader)
+int dfi__reader_find_granted(
+    struct reader *reader, uint64_t key, uint32_t segment_count)
 {
 	struct ring_geometry whole = reader->geometry;
-	uint64_t key = atomic_peek(&reader->head->total), size = 0;
+	uint64_t size = 0;
 	const char *granted = reader->region->transport->ops->region.granted(
 	    reader->region, reader->ring, key, &size);
 
 	whole.ring_size = sizeof(struct ring_header) +
-	    (uint64_t)whole.slot_size * whole.segment_count;
+	    (uint64_t)whole.slot_size * segment_count;
 	if (!granted || size < region_size(&whole, 1))
 		return dfi__fail(-EBADMSG,
 		    "its segments are not where it says: %lu bytes under key "
@@ -73,8 +74,17 @@ int dfi__reader_find_slots(struct reader *reader)
 		    (unsigned long)size, (unsigned long)key,
 		    (unsigned long)region_size(&whole, 1));
 	reader->slots = granted + ring_offset(&whole, 0) + whole.first_slot;
-	reader->head = reader_footer(reader, 0);
 	return 0;
+}
+
+int dfi__reader_find_slots(struct reader *reader)
+{
+	int ret = dfi__reader_find_granted(reader,
+	    atomic_peek(&reader->head->total), reader->geometry.segment_count);
+
+	if (!ret)
+		reader->head = reader_footer(reader, 0);
+	return ret;
 }
 
 /*
@@ -334,10 +344,17 @@ int dfi__reader_take_other(
 	uint64_t tuples = used == g->segment_bytes ? g->segment_tuples
 						   : used / g->tuple_size;
 	uint64_t counted = reader_seen(reader) + tuples;
-	const char *tuples_at = find_tuples(reader, state);
+	const char *tuples_at;
 	bool passes = false;
 	int ret;
 
+	if (unlikely(reader->shared_segments && footer_is_move(state) &&
+		!(state & FOOTER_FLAGS))) {
+		*payload = NULL;
+		*bytes = 0;
+		return dfi__reader_move(reader);
+	}
+	tuples_at = find_tuples(reader, state);
 	if (!tuples_at || tuples * g->tuple_size != used)
 		return take_gap(reader, state);
 	if (unlikely(total != counted || reader->unsure) &&
@@ -372,11 +389,12 @@ static int give_credit(struct reader *reader, enum ring_closed closed)
 {
 	struct region *region = reader->region;
 	struct export *export = region->exports;
+	uint64_t returned = reader->returned - reader->ahead;
 	int ret = 0;
 
 	for (; unlikely(export != NULL) && ret >= 0; export = export->next)
 		ret = export->transport->ops->ring.give_credit(region, export,
-		    &reader->layout, reader->ring, reader->returned, closed);
+		    &reader->layout, reader->ring, returned, closed);
 	/*
 	 * Give the credit through memory as well: after the ring was opened
 	 * over the network, the attached source may be one that reads the
@@ -384,7 +402,7 @@ static int give_credit(struct reader *reader, enum ring_closed closed)
 	 */
 	if (likely(ret >= 0))
 		ret = region->transport->ops->ring.give_credit(region, NULL,
-		    &reader->layout, reader->ring, reader->returned, closed);
+		    &reader->layout, reader->ring, returned, closed);
 	return ret < 0 ? ret : 0;
 }
 

@@ -55,7 +55,21 @@ struct reader {
 	/* The last input position in headers, not 0, and its table. */
 	uint64_t input, settled;
 	bool asks; /* the source waits for credit; for the owner */
-	bool held; /* it is paused */
+	/*
+	 * The owner may set it: the source may go on in a shared ring of so
+	 * many segments, and come back (reader_move.c). ahead: how far seq is
+	 * ahead of the number in the ring's credit.
+	 */
+	uint32_t shared_segments;
+	bool away; /* slots is in a shared ring */
+	uint64_t ahead;
+	struct {
+		const char *slots;
+		uint64_t passed;
+		uint32_t slot; /* the next one */
+		uint32_t segment_count, batch;
+	} own;                         /* this ring, while the reader is away */
+	bool held;                     /* it is paused */
 	struct segment_footer nothing; /* its head while it is paused */
 	bool lossy; /* segments may be lost; reader_take() tells of it */
 	/* The gap that reader_take() told of last: first number and length. */
@@ -108,6 +122,19 @@ static inline bool reader_end_marked(const struct reader *reader)
  * slots.
  */
 int dfi__reader_find_slots(struct reader *reader);
+
+/*
+ * The step of it that finds what was granted under a key, of that many slots;
+ * it leaves the reader's head. The same error.
+ */
+int dfi__reader_find_granted(
+    struct reader *reader, uint64_t key, uint32_t segment_count);
+
+/*
+ * The next segment is a move: take it, and go on where it says, to a shared
+ * ring or back. -EBADMSG: there is no such ring.
+ */
+int dfi__reader_move(struct reader *reader);
 
 /* The number after the last segment that has arrived. */
 uint64_t dfi__reader_arrived(const struct reader *reader);

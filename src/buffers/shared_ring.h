@@ -21,6 +21,12 @@
 #include "multicast/sender_ring.h"
 #include "writer.h"
 
+/*
+ * The number of the first segment of a shared ring that readers move to
+ * (reader_move.c). It is that of no ring that nobody has used.
+ */
+#define SHARED_RING_MOVED (RING_FIRST_SEGMENT + UINT64_C(1))
+
 struct shared_ring {
 	struct transport transport;
 	struct remote remote; /* the writer's remote */

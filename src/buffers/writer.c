@@ -71,7 +71,8 @@ int dfi__writer_room(struct writer *writer, uint32_t segments)
 		return 0;
 	writer->consumed = consumed;
 	ahead = writer->seq + segments - 1 - writer->consumed;
-	if (writer->seq - writer->consumed > writer->geometry.segment_count)
+	if (writer->seq - writer->consumed >
+	    (uint64_t)writer->geometry.segment_count + writer->elsewhere)
 		return dfi__fail(-EBADMSG,
 		    "the target counts %lu segments, the source has sent %lu",
 		    (unsigned long)writer->consumed,
@@ -201,7 +202,8 @@ void dfi__writer_fill_mark(
 		dfi__writer_fill_header(writer, payload, FOOTER_MARK);
 }
 
-int dfi__writer_publish_mark_from(struct writer *writer, const char *buffered)
+static int publish_payload(
+    struct writer *writer, const char *buffered, uint64_t used)
 {
 	const struct ring_geometry *g = &writer->geometry;
 	uint64_t slot = slot_offset(g, writer->slot);
@@ -210,7 +212,7 @@ int dfi__writer_publish_mark_from(struct writer *writer, const char *buffered)
 		.payload_offset = slot,
 		.footer_offset = slot + (uint64_t)g->footer_offset,
 		.footer[0] = atomic_peek(&writer->total),
-		.footer[1] = footer_state(writer->seq, FOOTER_MARK, 0),
+		.footer[1] = footer_state(writer->seq, used, 0),
 	};
 
 	count(writer, 0);
@@ -218,10 +220,40 @@ int dfi__writer_publish_mark_from(struct writer *writer, const char *buffered)
 	    writer->remote, &write);
 }
 
+int dfi__writer_publish_mark_from(struct writer *writer, const char *buffered)
+{
+	return publish_payload(writer, buffered, FOOTER_MARK);
+}
+
 int dfi__writer_publish_mark(struct writer *writer, uint64_t mark)
 {
 	dfi__writer_fill_mark(writer, writer_payload(writer), mark);
 	return dfi__writer_publish_mark_from(writer, NULL);
+}
+
+int dfi__writer_publish_move(struct writer *writer, uint64_t key)
+{
+	memcpy(writer_payload(writer), &key, sizeof(key));
+	return publish_payload(writer, NULL, FOOTER_MOVE);
+}
+
+static struct segment_footer *slot_footer(
+    const struct writer *writer, uint32_t slot)
+{
+	return (struct segment_footer *)(void *)(writer->remote->ring +
+	    slot_offset(&writer->geometry, slot) +
+	    writer->geometry.footer_offset);
+}
+
+void dfi__writer_return_to(struct writer *writer, uint64_t n)
+{
+	const struct ring_geometry *g = &writer->geometry;
+	uint64_t seq = writer->seq - g->segment_count;
+	uint32_t slot = writer->slot;
+
+	for (; n < g->segment_count; n++, seq++, slot = next_slot(g, slot))
+		atomic_set(
+		    &slot_footer(writer, slot)->state, footer_state(seq, 0, 0));
 }
 
 int dfi__writer_publish_part(struct writer *writer, uint64_t used)
@@ -258,6 +290,23 @@ int dfi__writer_drained(struct writer *writer)
 				: remote->transport->ops->ring.drained(remote);
 }
 
+uint64_t dfi__writer_last(const struct writer *writer, uint64_t n)
+{
+	const struct ring_geometry *g = &writer->geometry;
+	uint64_t total = atomic_peek(&writer->total);
+	const struct segment_footer *first;
+
+	if (!n)
+		return 0;
+	/* Up to the end of the first of them, and without it. */
+	first = slot_footer(writer,
+	    (uint32_t)((writer->slot + g->segment_count - n) %
+		g->segment_count));
+	return min_u64(total,
+	    total - atomic_peek(&first->total) +
+		footer_tuple_bytes(atomic_peek(&first->state)) / g->tuple_size);
+}
+
 uint64_t dfi__writer_unreturned(const struct writer *writer)
 {
 	const struct ring_geometry *g = &writer->geometry;
@@ -265,8 +314,6 @@ uint64_t dfi__writer_unreturned(const struct writer *writer)
 	/* Pairs with the publish in the transport's give_credit(). */
 	uint64_t left = writer->seq -
 	    atomic_observe(&writer_header(writer)->credit.consumed);
-	const struct segment_footer *first;
-	uint32_t slot;
 
 	if (!left)
 		return 0;
@@ -275,15 +322,7 @@ uint64_t dfi__writer_unreturned(const struct writer *writer)
 		return total;
 	if (!writer->remote->in_place)
 		return min_u64(total, left * g->segment_tuples);
-	/* Up to the end of the first of them, and without it. */
-	slot = (uint32_t)((writer->slot + g->segment_count - left) %
-	    g->segment_count);
-	first =
-	    (const struct segment_footer *)(const void *)(writer->remote->ring +
-		slot_offset(g, slot) + g->footer_offset);
-	return min_u64(total,
-	    total - atomic_peek(&first->total) +
-		footer_tuple_bytes(atomic_peek(&first->state)) / g->tuple_size);
+	return dfi__writer_last(writer, left);
 }
 
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer)

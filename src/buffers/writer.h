@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "base/counter.h"
 #include "transport/transport.h"
 #include "layout/ring.h"
 
@@ -39,6 +40,8 @@ struct writer {
 	uint64_t records;          /* the same */
 	uint64_t table;            /* the same */
 	uint64_t input, settled;   /* the same */
+	/* As many segments may be there beyond this ring's: shared_segments. */
+	uint32_t elsewhere;
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;
@@ -161,6 +164,31 @@ void dfi__writer_fill_mark(
 int dfi__writer_publish_mark_from(struct writer *writer, const char *buffered);
 
 /*
+ * Tell the readers, in the next segment, whose slot is free, that the next ones
+ * lie in the shared ring that was granted under this key, from its first slot
+ * on; 0: in the ring that each reader has to itself. Only in rings of memory.
+ */
+int dfi__writer_publish_move(struct writer *writer, uint64_t key);
+
+/*
+ * n segments that are counted in this ring were sent in a shared ring, with
+ * that many tuples.
+ */
+static inline void writer_sent_elsewhere(
+    struct writer *writer, uint64_t n, uint64_t tuples)
+{
+	writer->seq += n;
+	owned_add(&writer->total, tuples);
+}
+
+/*
+ * Segments were sent elsewhere, and the next one is sent here. The reader has
+ * not given back the last n that were sent here before: make sure that no other
+ * slot looks like a segment that is due, however old what it has is.
+ */
+void dfi__writer_return_to(struct writer *writer, uint64_t n);
+
+/*
  * As dfi__writer_publish(), but the segment stays open behind these bytes.
  * Tuples added from now on form a segment of their own, which is copied to its
  * slot when it is sent. 1, or 0: the ring has no room for that segment.
@@ -189,6 +217,12 @@ int dfi__writer_drained(struct writer *writer);
  * ring it is an upper bound.
  */
 uint64_t dfi__writer_unreturned(const struct writer *writer);
+
+/*
+ * The tuples of the last n segments of a ring of memory, or those that were
+ * sent elsewhere meanwhile. n is not above segment_count.
+ */
+uint64_t dfi__writer_last(const struct writer *writer, uint64_t n);
 
 /* The word in which this writer's owner sleeps for credit. */
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer);

@@ -50,6 +50,11 @@ static_assert(sizeof(_Atomic uint64_t) == 8, "lock-free words");
  */
 #define FOOTER_MARK FOOTER_USED_MAX
 #define FOOTER_MARK_BYTES 8
+/*
+ * "used" of a segment whose payload, as large as a mark's, says in which memory
+ * the next segments lie. Only in rings of memory.
+ */
+#define FOOTER_MOVE (FOOTER_USED_MAX - 1)
 #define FOOTER_FLAG_LOST (UINT64_C(1) << 59)  /* see above */
 #define FOOTER_FLAG_END (UINT64_C(1) << 60)   /* the source has closed */
 #define FOOTER_FLAG_ABORT (UINT64_C(1) << 61) /* the source has given up */
@@ -105,6 +110,11 @@ static inline bool footer_is_mark(uint64_t state)
 	return footer_used(state) == FOOTER_MARK;
 }
 
+static inline bool footer_is_move(uint64_t state)
+{
+	return footer_used(state) == FOOTER_MOVE;
+}
+
 /* The bytes of payload behind the header, and those of its tuples. */
 static inline uint64_t footer_payload(uint64_t state)
 {
@@ -113,7 +123,9 @@ static inline uint64_t footer_payload(uint64_t state)
 
 static inline uint64_t footer_tuple_bytes(uint64_t state)
 {
-	return footer_is_mark(state) ? 0 : footer_used(state);
+	return footer_is_mark(state) || footer_is_move(state)
+	    ? 0
+	    : footer_used(state);
 }
 
 /* Tells whether the state is that of a published end mark. */

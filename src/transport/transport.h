@@ -347,6 +347,12 @@ struct region_ops {
 	 */
 	const void *(*granted)(
 	    struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
+
+	/*
+	 * Unmap all regions that were granted for a ring so far. The ring's
+	 * reader; never blocks. NULL: as before.
+	 */
+	void (*forget)(struct region *region, uint32_t ring);
 };
 
 /*

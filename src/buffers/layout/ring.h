@@ -94,6 +94,21 @@ static inline struct ring_geometry ring_geometry_apart(struct ring_geometry g)
 	return g;
 }
 
+/*
+ * The geometry of the slots of a shared ring of that many segments which its
+ * readers move to and from: its writer has room for the move however full the
+ * ring is.
+ */
+static inline struct ring_geometry ring_geometry_moved(
+    struct ring_geometry g, uint32_t segment_count)
+{
+	g.segment_count = segment_count + 1;
+	g.ring_size = align_up(sizeof(struct ring_header) +
+		(uint64_t)g.slot_size * g.segment_count,
+	    2 * CACHE_LINE);
+	return g;
+}
+
 /* Initialise the header of a ring whose first segment has number start. */
 static inline void ring_header_init(struct ring_header *header, uint64_t start)
 {

@@ -241,3 +241,26 @@ const void *dfi__shm_granted(
 	*size = view->size;
 	return view->base;
 }
+
+void dfi__shm_forget(struct region *region, uint32_t ring)
+{
+	struct shm *shm = (struct shm *)region->transport;
+	struct shm_view **at, *view, *views = NULL;
+
+	pthread_mutex_lock(&shm->lock);
+	at = &((struct shm_region *)region)->views;
+	while ((view = *at)) {
+		if (view->ring != ring) {
+			at = &view->next;
+			continue;
+		}
+		*at = view->next;
+		view->next = views;
+		views = view;
+	}
+	pthread_mutex_unlock(&shm->lock);
+	while ((view = views)) {
+		views = view->next;
+		free_view(shm, view);
+	}
+}

@@ -339,6 +339,7 @@ const struct transport_ops dfi__shm_ops = {
 	.ring.write = shm_write,
 	.region.grant = dfi__shm_grant,
 	.region.granted = dfi__shm_granted,
+	.region.forget = dfi__shm_forget,
 	.ring.wake = shm_wake,
 	.ring.give_credit = shm_give_credit,
 	.report = &shm_report_ops,

@@ -161,15 +161,16 @@ int dfi__shm_pass_grant(const struct region_name *to,
 /* share.c */
 
 /*
- * region_ops.grant() and granted(), and the side that serves a grant. The
- * latter runs on the control thread, returns a bare negative errno value, and
- * leaves fd to the caller: -EMFILE if there was no room for the descriptor that
- * came, -1 if none came.
+ * region_ops.grant(), granted() and forget(), and the side that serves a grant.
+ * The latter runs on the control thread, returns a bare negative errno value,
+ * and leaves fd to the caller: -EMFILE if there was no room for the descriptor
+ * that came, -1 if none came.
  */
 int dfi__shm_grant(struct region *granted, const struct region_name *to,
     uint32_t ring, const struct wait_limit *wait_limit);
 const void *dfi__shm_granted(
     struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
+void dfi__shm_forget(struct region *region, uint32_t ring);
 int dfi__shm_grant_serve(
     struct shm *shm, const struct shm_grant_request *request, int fd);
 /* -EBADMSG: the region that was granted for another one does not fit it. */
