@@ -47,7 +47,8 @@ struct dfi_flow_needs {
 	uint32_t process_descriptors;
 	/*
 	 * What each source reserves. In a replicate flow: its ring if
-	 * replication is multicast, else its segment if it reaches no target
+	 * replication is multicast (in an open flow also its segment), else
+	 * its segment if it reaches no target
 	 * over RDMA. In a combiner flow: room for partial aggregates, if it
 	 * combines.
 	 */

@@ -46,7 +46,8 @@ enum dfi_on_loss {
  * Members for open flows; all 0 in closed ones. In an open flow of kind
  * DFI_REPLICATE each target gets the tuples of a source from that segment on at
  * which the source has taken it over; the event DFI_JOINED says how many came
- * before (event.h). Its method is DFI_REPLICATION_NAIVE, also by default. If it
+ * before (event.h). If it may need a network, or is ordered, its method is
+ * DFI_REPLICATION_NAIVE, also by default. If it
  * is ordered (replicate.ordered), all targets that are attached deliver the
  * same, also when sources and targets are lost: only in shared memory
  * (DFI_TRANSPORT_SHM), with DFI_ON_LOSS_DROP, and up to 1000 seats of a role.

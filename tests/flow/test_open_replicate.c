@@ -803,7 +803,7 @@ Test(open_replicate, what_is_not_there_is_refused)
 		attr.open.on_loss = DFI_ON_LOSS_DROP, attr.n_targets = 1001),
 	    "replicate.ordered", "at most 1000 seats");
 	refuse(-EOPNOTSUPP,
-	    (attr.transport = DFI_TRANSPORT_SHM,
+	    (attr.transport = DFI_TRANSPORT_VERBS,
 		attr.replicate.method = DFI_REPLICATION_MULTICAST),
 	    "DFI_REPLICATION_NAIVE");
 	refuse(-EOPNOTSUPP, attr.routing = DFI_ROUTE_DIRECT, "routing");

@@ -204,12 +204,19 @@ static int fill_network(
 static int fill_open(struct dfi *dfi, const struct flow *flow,
     uint32_t transport, struct dfi_flow_needs *estimate)
 {
+	struct ring_geometry slots;
 	struct flow pair;
 	int ret = dfi__flow_pair(flow, 0, 0, 1, &pair);
 
 	if (ret < 0)
 		return ret;
 	estimate->pair_bytes = rings_bytes(dfi, &pair);
+	if (flow_moves(flow)) {
+		slots = ring_geometry_moved(
+		    dfi__flow_slots_geometry(flow), flow->segment_count);
+		estimate->source_bytes += dfi__replica_bytes(
+		    dfi->transport, &slots);
+	}
 	if (!transport_is_memory(transport))
 		ret = fill_network(dfi, &pair, estimate);
 	dfi__flow_free(&pair);
@@ -242,7 +249,7 @@ static int fill(
 	estimate->ring_bytes = slots.ring_size;
 	estimate->target_bytes = rings_bytes(dfi, flow);
 	estimate->target_descriptors = 1;
-	estimate->source_descriptors = multicast;
+	estimate->source_descriptors = multicast && !flow->membership;
 	estimate->process_descriptors = most_processes(flow);
 	estimate->transport = transport;
 	estimate->replication = flow->replication;
@@ -250,7 +257,8 @@ static int fill(
 		estimate->sequencer_bytes = dfi__shared_counter_bytes(dfi);
 	if (flow->kind == DFI_REPLICATE)
 		estimate->source_bytes = dfi__replica_bytes(
-		    multicast ? dfi->transport : NULL, &slots);
+		    multicast && !flow->membership ? dfi->transport : NULL,
+		    &slots);
 	if (flow->kind == DFI_COMBINE)
 		ret = combine_source_bytes(flow, &estimate->source_bytes);
 	if (!transport_is_memory(transport))

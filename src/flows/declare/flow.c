@@ -92,8 +92,8 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 }
 
 /*
- * The default is multicast if all endpoints share memory, and the flow is not
- * open.
+ * The default is multicast if all endpoints share memory, except in an open
+ * flow in one order.
  */
 static int choose_replication(
     const struct dfi *dfi, const struct dfi_flow_attr *attr, struct flow *flow)
@@ -103,7 +103,7 @@ static int choose_replication(
 
 	if (flow->kind != DFI_REPLICATE)
 		return 0;
-	if (!wanted && attr->open.membership)
+	if (!wanted && attr->open.membership && attr->replicate.ordered)
 		wanted = DFI_REPLICATION_NAIVE;
 	if (wanted == DFI_REPLICATION_MULTICAST &&
 	    dfi__network_choice(dfi, flow) == DFI_TRANSPORT_OFI)
@@ -324,6 +324,10 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 		ret = dfi__route_declare(flow, attr.key);
 	if (!ret) {
 		dfi__geometry_choose(dfi, flow, largest);
+		if (flow_moves(flow))
+			flow->pair_segments = attr.segment_count
+			    ? flow->segment_count
+			    : dfi__geometry_pair_segments(flow->segment_count);
 		ret = check_geometry(flow);
 	}
 	if (!ret && flow_is_multicast(flow))

@@ -28,6 +28,7 @@
 
 enum {
 	MIN_SEGMENTS = 4,
+	PAIR_FRACTION = 8,
 	SEGMENTS = 16,
 	SMALL_SEGMENT = 4096,     /* rather fewer segments than smaller ones */
 	LARGE_SEGMENT = 64 << 10, /* rather more segments than larger ones */
@@ -69,7 +70,7 @@ uint64_t dfi__geometry_shared_ring_bytes(
 static uint64_t share(uint64_t l2_bytes, const struct flow *flow,
     uint32_t n_sources, uint32_t n_targets)
 {
-	if (flow_has_shared_ring(flow))
+	if (flow_has_shared_ring(flow) || flow_moves(flow))
 		return dfi__geometry_shared_ring_bytes(
 		    l2_bytes, n_sources, n_targets);
 	/*
@@ -130,6 +131,14 @@ static void choose_datagrams(
 	count = min_u64(bytes / flow->segment_size, DATAGRAMS);
 	if (!flow->segment_count)
 		flow->segment_count = (uint32_t)max_u64(count, MIN_SEGMENTS);
+}
+
+/* The source sends there only until a shared ring is made. */
+uint32_t dfi__geometry_pair_segments(uint32_t shared_segments)
+{
+	uint64_t n = max_u64(shared_segments / PAIR_FRACTION, MIN_SEGMENTS);
+
+	return (uint32_t)min_u64(n, shared_segments);
 }
 
 void dfi__geometry_choose(

@@ -17,6 +17,12 @@ void dfi__geometry_choose(
     const struct dfi *dfi, struct flow *flow, uint32_t datagram);
 
 /*
+ * The segments of the ring of a pair, by default, in a flow whose sources move
+ * to shared rings of that many.
+ */
+uint32_t dfi__geometry_pair_segments(uint32_t shared_segments);
+
+/*
  * The payload bytes of one ring of n_sources x n_targets. l2_bytes is a core's
  * second-level cache, 0 if unknown.
  */

@@ -81,12 +81,13 @@ static int check_order(const struct dfi *dfi, const struct flow *flow,
 static int check_replicate(const struct dfi *dfi, const struct flow *flow,
     const struct dfi_flow_attr *attr)
 {
-	if (flow->replication != DFI_REPLICATION_NAIVE)
+	if (flow_is_multicast(flow) ||
+	    (flow->ordered && flow->replication != DFI_REPLICATION_NAIVE))
 		return dfi__fail(-EOPNOTSUPP,
 		    "flow '%s': replicate.method DFI_REPLICATION_MULTICAST: "
-		    "in this version each target of an open flow has a ring "
-		    "of its own: set it to DFI_REPLICATION_NAIVE, or use a "
-		    "closed flow",
+		    "in this version open flows send no datagrams, and have no "
+		    "shared rings in one order: set it to "
+		    "DFI_REPLICATION_NAIVE, or use a closed flow",
 		    flow->name);
 	if (flow->loss_policy)
 		return dfi__fail(-EINVAL,

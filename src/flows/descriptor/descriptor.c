@@ -85,6 +85,10 @@ int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
 		    flow->n_targets;
 	part->n_sources = part->n_targets = 1;
 	part->kind = DFI_SHUFFLE;
+	if (flow_moves(flow)) {
+		part->part.shared_segments = flow->segment_count;
+		part->segment_count = flow->pair_segments;
+	}
 	part->replication = part->gap_timeout_us = 0;
 	part->routing = DFI_ROUTE_DIRECT;
 	part->membership = DFI_MEMBERS_CLOSED;

@@ -45,6 +45,8 @@ struct flow_part {
 	uint32_t first_source; /* number of the first sender */
 	uint32_t first_target; /* of a pair */
 	uint64_t pair;         /* its id; 0: no pair */
+	/* Of shared rings that the source of a pair may move to; 0: none. */
+	uint32_t shared_segments;
 };
 
 /* A flow's descriptor. */
@@ -82,6 +84,8 @@ struct flow {
 	uint32_t min_sources, min_targets, on_loss, evict_after_ms;
 	uint32_t partitions; /* likewise; 0: it does not route by keys */
 	uint64_t hold_bytes; /* likewise */
+	/* Of a flow that moves: of the ring of a pair; or 0. */
+	uint32_t pair_segments;
 	/* With replay: 1 + the index of its field in the schema; or 0. */
 	uint32_t input_position;
 	uint32_t return_timeout_ms; /* likewise; 0: none */
@@ -121,7 +125,18 @@ static inline bool flow_is_multicast(const struct flow *flow)
 static inline bool flow_has_shared_ring(const struct flow *flow)
 {
 	return flow->replication == DFI_REPLICATION_MULTICAST &&
-	    transport_is_memory(flow->transport);
+	    transport_is_memory(flow->transport) && !flow->membership;
+}
+
+/*
+ * The same of an open flow: a source moves between shared rings and the rings
+ * of its pairs.
+ */
+static inline bool flow_moves(const struct flow *flow)
+{
+	return flow->replication == DFI_REPLICATION_MULTICAST &&
+	    transport_is_memory(flow->transport) && flow->membership &&
+	    !flow->ordered;
 }
 
 /*

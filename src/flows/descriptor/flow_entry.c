@@ -23,6 +23,8 @@
 #define FRONT_LAYOUT 0x200
 /* Bit for open flows, whose rings are at their pairs. */
 #define OPEN_LAYOUT 0x400
+/* Bit for those whose sources move between rings. */
+#define MOVES_LAYOUT 0x800
 
 /* Members that a flow and its message have under the same name. */
 /* clang-format off */
@@ -35,7 +37,7 @@
 	DO(combining) DO(combining_bytes) DO(fan_in) \
 	DO(membership) DO(min_sources) DO(min_targets) DO(on_loss) \
 	DO(evict_after_ms) DO(partitions) DO(hold_bytes) \
-	DO(input_position) DO(return_timeout_ms)
+	DO(input_position) DO(return_timeout_ms) DO(pair_segments)
 /* clang-format on */
 
 /* It also depends on the header that segments have. */
@@ -44,6 +46,7 @@ static uint32_t ring_layout_of(const struct flow *flow)
 	return RING_LAYOUT + dfi__flow_segment_parts(flow) +
 	    (flow->fan_in ? TREE_LAYOUT : 0) +
 	    (flow->membership ? OPEN_LAYOUT : 0) +
+	    (flow_moves(flow) ? MOVES_LAYOUT : 0) +
 	    (flow->footer_side == FOOTER_IN_FRONT ? FRONT_LAYOUT : 0);
 }
 
@@ -251,7 +254,10 @@ static bool membership_is_sane(const struct flow *flow)
 		    flow->routing == DFI_ROUTE_ANY)))
 		return false;
 	if (flow->kind == DFI_REPLICATE)
-		return flow->replication == DFI_REPLICATION_NAIVE &&
+		return (flow_moves(flow)
+			       ? flow->pair_segments >= 2
+			       : flow->replication == DFI_REPLICATION_NAIVE) &&
+		    flow->pair_segments <= flow->segment_count &&
 		    !flow->routing && flow->segment_count >= 2 &&
 		    (!flow->ordered || flow->on_loss == DFI_ON_LOSS_DROP);
 	if (flow->kind == DFI_COMBINE)
@@ -288,7 +294,7 @@ static bool replication_is_sane(const struct flow *flow)
 	if (flow_is_multicast(flow))
 		return flow->multicast_address[0] != '\0';
 	return flow->replication == DFI_REPLICATION_NAIVE ||
-	    flow_has_shared_ring(flow);
+	    flow_has_shared_ring(flow) || flow_moves(flow);
 }
 
 /* Making the plan checks the rest. */

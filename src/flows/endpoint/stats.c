@@ -63,6 +63,9 @@ static uint64_t source_copied(
 
 	for (t = 0; t < source->n_remotes; t++)
 		n += atomic_peek(&source->rings[t].moved);
+	/* An open flow's source has no rings of its own. */
+	for (t = 0; source->flow.membership && t < source->n_lanes; t++)
+		n += atomic_peek(&source->writers[t].moved);
 	return source->replica_writer
 	    ? n + atomic_peek(&source->replica_writer->lane.moved)
 	    : n;

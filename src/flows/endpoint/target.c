@@ -184,6 +184,9 @@ static void expect_slots(struct dfi_target *target)
 {
 	struct ring_geometry slots = dfi__flow_slots_geometry(&target->flow);
 
+	if (target->flow.part.shared_segments)
+		slots = ring_geometry_moved(
+		    slots, target->flow.part.shared_segments);
 	target->region->granted_size = region_size(&slots, 1);
 }
 
@@ -215,7 +218,8 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 		return ret;
 	if (*deadline != DEADLINE_NEVER)
 		*deadline += clock_now_ns() - start;
-	if (flow_has_shared_ring(&target->flow))
+	if (flow_has_shared_ring(&target->flow) ||
+	    target->flow.part.shared_segments)
 		expect_slots(target);
 	dfi__region_init(target->region);
 	for (i = 0; i < target->n_readers; i++) {

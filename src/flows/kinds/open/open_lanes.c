@@ -83,6 +83,7 @@ static void retire(struct dfi_source *source, uint32_t seat)
 	dfi__peers_withdraw(&open->ends[seat]->targets);
 	if (has_lost_seat(open, seat))
 		open->ends[seat]->cause = OPEN_CAUSE_GONE;
+	dfi__open_shared_lost(open, seat);
 	open->ends[seat] = NULL;
 	open->n_ends--;
 	if (open->keyed)
@@ -97,7 +98,8 @@ static void note_end(struct seat_news *news, uint32_t fate)
 	news->present = 0;
 }
 
-uint64_t dfi__open_unreturned(struct dfi_source *end)
+uint64_t dfi__open_unreturned(
+    const struct open_source *open, struct dfi_source *end)
 {
 	struct remote *remote = end->rings[0].remote;
 
@@ -106,7 +108,7 @@ uint64_t dfi__open_unreturned(struct dfi_source *end)
 		(void)remote->transport->ops->ring.progress(remote);
 	return dfi__open_only_marks(end)
 	    ? 0
-	    : dfi__writer_unreturned(&end->rings[0]);
+	    : dfi__open_shared_unreturned(open, end);
 }
 
 static bool was_evicted(struct open_source *open, uint32_t seat)
@@ -142,7 +144,7 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 
 	if (source->writers[lane].segment && seat_of(source, lane) == seat)
 		store(source, lane);
-	n = dfi__open_unreturned(end);
+	n = dfi__open_unreturned(open, end);
 	closed = writer_closed(&end->rings[0]);
 	if (!end->status)
 		n += source_filled(end, 0) / source->head.tuple_size;
@@ -179,6 +181,7 @@ void dfi__open_take(struct open_source *open, uint32_t seat)
 	open_note_room(open, seat, true);
 	open->taken[seat] = pair;
 	open->ends[seat] = pair->end;
+	dfi__open_shared_joined(open, seat);
 	if (open->keyed)
 		dfi__keyed_owe(open, seat);
 	open->n_ends++;

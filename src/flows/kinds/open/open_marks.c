@@ -123,6 +123,7 @@ static int mark_all(struct dfi_source *source, uint64_t mark)
 		return ret;
 	source->marked = mark;
 	atomic_set(&open->mark, mark);
+	dfi__open_shared_mark(open, mark);
 	for (i = 0; ret >= 0 && i < open_seats(source); i++)
 		if (open->ends[i])
 			ret = dfi__open_mark_end(source, i);

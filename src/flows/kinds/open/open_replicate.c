@@ -7,6 +7,7 @@
 #include "open_source.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include "base/bits.h"
 #include "base/counter.h"
 #include "base/error.h"
@@ -25,7 +26,7 @@ int dfi__open_replica_init(struct dfi_source *source)
 	if (ret < 0)
 		return ret;
 	source->ring_memory += bytes;
-	open->room = aligned_alloc(ROOM_ALIGN, bytes);
+	open->room = open->filled = aligned_alloc(ROOM_ALIGN, bytes);
 	/* The lane points to no target's segment. */
 	open->chosen = open_seats(source);
 	return open->room
@@ -51,8 +52,8 @@ void dfi__open_replica_greet(
 /* ---- Sending ------------------------------------------------------------ */
 
 /*
- * Copy the first bytes of the lane's segment into the ring of a target, which
- * has room: 1. 0: the target is lost; or a sticky error.
+ * Copy the first bytes of the lane's segment into the ring of a pair, which has
+ * room: 1. 0: the target is lost; or a sticky error.
  */
 static int send_to(
     struct dfi_source *source, uint32_t seat, uint64_t bytes, uint64_t position)
@@ -62,11 +63,30 @@ static int send_to(
 
 	if (open_is_lost(open->ends[seat]))
 		return dfi__open_lose(source, seat);
-	ring->segment = open->room;
+	ring->segment = open->filled;
 	ring->global = position;
+	counter_add(&source->writers[0].moved, bytes);
 	return dfi__writer_publish(ring, bytes) < 0
 	    ? dfi__open_lose(source, seat)
 	    : 1;
+}
+
+/*
+ * Send to all that read the shared ring, if that is used: to how many, or a
+ * sticky error.
+ */
+static int send_shared(struct dfi_source *source, uint64_t bytes)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i;
+	int ret = 0;
+
+	if (!shared_is_used(open->shared))
+		return 0;
+	for (i = 0; !ret && i < open_seats(source); i++)
+		if (shared_has(open->shared, i) && open_is_lost(open->ends[i]))
+			ret = dfi__open_lose(source, i);
+	return ret < 0 ? ret : (int)dfi__open_shared_send(open, bytes);
 }
 
 /*
@@ -87,14 +107,23 @@ static int send_to_all(struct dfi_source *source, uint64_t bytes)
 		ret = dfi__open_order_take(source, &position);
 		if (ret <= 0)
 			return ret;
+	} else {
+		ret = send_shared(source, bytes);
+		n = ret > 0 ? (uint32_t)ret : 0;
 	}
 	for (i = 0; ret >= 0 && i < open_seats(source); i++) {
+		if (shared_has(open->shared, i))
+			continue;
 		ret = open->ends[i] ? send_to(source, i, bytes, position) : 0;
 		n += ret > 0;
 	}
 	if (open->order)
 		dfi__open_order_sent(source, position);
 	open->held = n ? 0 : bytes;
+	if (unlikely(!n && open->filled != open->room)) {
+		memcpy(open->room, open->filled, bytes);
+		open->filled = open->room;
+	}
 	if (ret < 0 || !n)
 		return ret < 0 ? ret : 0;
 	owned_add(&lane->total, bytes / source->head.tuple_size);
@@ -104,7 +133,7 @@ static int send_to_all(struct dfi_source *source, uint64_t bytes)
 	return 0;
 }
 
-int dfi__open_look_for_room(struct dfi_source *source, uint32_t *seat)
+static int look_at_all(struct dfi_source *source, uint32_t *seat)
 {
 	struct open_source *open = open_source(source);
 	uint32_t i;
@@ -119,9 +148,8 @@ int dfi__open_look_for_room(struct dfi_source *source, uint32_t *seat)
 			return ret;
 		if (!open->ends[i])
 			continue;
-		ret = open_is_lost(open->ends[i])
-		    ? -ECONNRESET
-		    : writer_credit(&open->ends[i]->rings[0]);
+		ret = open_is_lost(open->ends[i]) ? -ECONNRESET
+						  : open_credit(open, i);
 		if (ret >= 0)
 			open_note_room(open, i, ret > 0);
 		if (ret < 0)
@@ -134,11 +162,28 @@ int dfi__open_look_for_room(struct dfi_source *source, uint32_t *seat)
 	return open->n_ends && *seat == open_seats(source);
 }
 
+int dfi__open_look_for_room(struct dfi_source *source, uint32_t *seat)
+{
+	struct open_source *open = open_source(source);
+	int ret;
+
+	do {
+		dfi__open_shared_turn(open);
+		ret = look_at_all(source, seat);
+		/* Readers of the shared ring may have been lost. */
+	} while (unlikely(
+	    ret > 0 && shared_is_used(open->shared) && open->shared->outdated));
+	return ret;
+}
+
 static void open_lane(struct dfi_source *source)
 {
+	struct open_source *open = open_source(source);
 	struct writer *lane = &source->writers[0];
 
-	lane->segment = open_source(source)->room;
+	lane->segment = open->filled = shared_is_used(open->shared)
+	    ? writer_payload(&open->shared->writer)
+	    : open->room;
 	lane->end = lane->segment + lane->geometry.segment_bytes;
 	lane->refused = 0;
 	source->head.only.next = lane->segment;
@@ -170,8 +215,10 @@ static int open_when_room(struct dfi_source *source, uint32_t *seat)
 		if (!ret && !open->held)
 			ret = dfi__open_look_for_room(source, seat);
 	}
-	if (ret > 0)
+	if (ret > 0) {
+		dfi__open_shared_enter(open);
 		open_lane(source);
+	}
 	return ret;
 }
 

@@ -54,11 +54,19 @@ static void discard(void *end)
 	dfi__source_vanish(end);
 }
 
+static int64_t tend(void *owner)
+{
+	struct open_source *open = owner;
+
+	return open->shared ? dfi__open_shared_tend(open)
+			    : dfi__keyed_tend(open);
+}
+
 static const struct pairs_ops pairs_ops = {
 	.make = make,
 	.unmake = unmake,
 	.discard = discard,
-	.tend = dfi__keyed_tend,
+	.tend = tend,
 };
 
 static const struct pairs_ops ordered_ops = {
@@ -138,6 +146,8 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 
 		if (!ret && source->flow.ordered)
 			ret = dfi__open_order_init(open);
+		else if (!ret)
+			ret = dfi__open_shared_new(open);
 		if (ret < 0)
 			return ret;
 	}
@@ -167,7 +177,7 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 /* Tell a target that the source has ended. */
 static int end_pair(struct dfi_source *source, struct pair *pair)
 {
-	uint64_t n = dfi__open_unreturned(pair->end);
+	uint64_t n = dfi__open_unreturned(open_source(source), pair->end);
 	int ret;
 
 	if (open_source(source)->room)
@@ -313,6 +323,7 @@ void dfi__open_source_close(struct dfi_source *source)
 	free(open->taken);
 	free(open->news);
 	free(open->room);
+	dfi__open_shared_free(open);
 	free(open->full_since);
 	dfi__keyed_free(open->keyed);
 	free(open);
@@ -330,8 +341,10 @@ int dfi__open_source_leave(
 
 	(void)deadline;
 	dfi__pairs_stop(&open_source(source)->pairs);
-	if (flag == FOOTER_FLAG_END)
+	if (flag == FOOTER_FLAG_END) {
+		dfi__open_shared_leave(open_source(source));
 		ret = end_pairs(source);
+	}
 	dfi__stats_remove(dfi, &source->stats);
 	dfi__handle_retire(source);
 	dfi__source_free(source);

@@ -14,6 +14,7 @@
 
 #include "flows/endpoint/source.h"
 #include "flows/context/shared_counter.h"
+#include "open_shared.h"
 #include "pairs.h"
 
 /* A source of an ordered flow (open_order.c). */
@@ -52,16 +53,18 @@ struct open_source {
 	struct dfi_source **ends; /* of the pairs that were taken, or NULL */
 	struct pair **taken;      /* these pairs */
 	uint32_t n_ends;
-	bool may_push;          /* min_sources and min_targets were there */
-	bool routed;            /* one lane */
-	bool combines;          /* for targets that stay */
-	uint32_t chosen;        /* its target, while the lane is open */
-	uint32_t next;          /* where the routing goes on */
-	uint32_t seen;          /* the last of pairs_changes() */
-	char *room;             /* of the lane's segment, if it replicates */
-	uint64_t held;          /* bytes in it that wait for a target */
-	struct seat_news *news; /* of each target; only with DFI_EVENTS */
-	struct keyed *keyed;    /* with partitions (keyed.h), or NULL */
+	bool may_push;   /* min_sources and min_targets were there */
+	bool routed;     /* one lane */
+	bool combines;   /* for targets that stay */
+	uint32_t chosen; /* its target, while the lane is open */
+	uint32_t next;   /* where the routing goes on */
+	uint32_t seen;   /* the last of pairs_changes() */
+	char *room;      /* of the lane's segment, if it replicates */
+	char *filled;    /* where that segment is, or was */
+	struct open_shared *shared; /* if it moves to shared rings, or NULL */
+	uint64_t held;              /* bytes in it that wait for a target */
+	struct seat_news *news;     /* of each target; only with DFI_EVENTS */
+	struct keyed *keyed;        /* with partitions (keyed.h), or NULL */
 	struct source_order *order; /* or NULL */
 	uint64_t dropped;           /* see dfi_source_dropped() */
 	/* Since when each ring is full, or 0, or EVICTING; or NULL. */
@@ -86,6 +89,14 @@ static inline void open_note_room(
 		open->full_since[seat] = 0;
 	else if (!open->full_since[seat])
 		open->full_since[seat] = clock_now_ns();
+}
+
+/* Whether a seat's target has room for a segment: as writer_credit(). */
+static inline int open_credit(const struct open_source *open, uint32_t seat)
+{
+	return shared_has(open->shared, seat)
+	    ? dfi__open_shared_room(open, seat)
+	    : writer_credit(&open->ends[seat]->rings[0]);
 }
 
 /* How many seats of targets there are. */
@@ -114,7 +125,8 @@ int dfi__open_await_room(struct dfi_source *source, uint32_t seat);
 int64_t dfi__open_evict_overdue(struct dfi_source *source);
 
 /* dfi__writer_unreturned() of a pair's source, with what has come by now. */
-uint64_t dfi__open_unreturned(struct dfi_source *end);
+uint64_t dfi__open_unreturned(
+    const struct open_source *open, struct dfi_source *end);
 
 /*
  * A target has left or died. It harms nobody if it has closed and had taken all

@@ -36,6 +36,7 @@ static int make(void *owner, struct flow *part, int64_t deadline, void **out)
 	/* Nobody must come: the seat says who does. */
 	end->wait_time.deadline = DEADLINE_NEVER;
 	end->readers[0].awaits_mark = open->target->flow.kind == DFI_REPLICATE;
+	end->readers[0].shared_segments = end->flow.part.shared_segments;
 	dfi__target_set_spins(end, false);
 	*out = end;
 	return 0;

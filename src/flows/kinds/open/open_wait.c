@@ -38,8 +38,7 @@ static bool is_ready(void *arg)
 	     i < open_seats(source);
 	     i++)
 		ready = wants(wait, i) &&
-		    (writer_credit(&open->ends[i]->rings[0]) != 0 ||
-			open_is_lost(open->ends[i]));
+		    (open_credit(open, i) != 0 || open_is_lost(open->ends[i]));
 	keyed_leave(open);
 	return ready;
 }
@@ -134,7 +133,7 @@ int64_t dfi__open_evict_overdue(struct dfi_source *source)
 		    source->flow.evict_after_ms * (int64_t)NS_PER_MS;
 		if (at > now) {
 			next = at < next ? at : next;
-		} else if (!writer_credit(&open->ends[i]->rings[0])) {
+		} else if (!open_credit(open, i)) {
 			open->full_since[i] = EVICTING;
 			dfi__pairs_evict(&open->pairs, open->taken[i]);
 		}
