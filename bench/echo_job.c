@@ -127,7 +127,13 @@ static int echo_flow_prepare(struct worker *worker)
 		return worker_fail(worker, ret, "dfi_target_open");
 	ret = dfi_source_open(worker->dfi, client ? plan->flow : plan->back,
 	    number, &source, &state->source);
-	return ret ? worker_fail(worker, ret, "dfi_source_open")
+	if (ret)
+		return worker_fail(worker, ret, "dfi_source_open");
+	/* The target at the other end ends when this source has. */
+	ret = plan->is_open
+	    ? dfi_flow_finish(worker->dfi, client ? plan->flow : plan->back)
+	    : 0;
+	return ret ? worker_fail(worker, ret, "dfi_flow_finish")
 		   : echo_bulk_open(worker, &state->bulk);
 }
 

@@ -84,7 +84,11 @@ static int prepare_sender(struct worker *worker, struct flow_state *state)
 	attr.flags = sender->slow.factor ? DFI_NONBLOCK : 0;
 	ret = dfi_source_open(
 	    worker->dfi, plan->flow, number, &attr, &sender->source);
-	return ret ? worker_fail(worker, ret, "dfi_source_open") : 0;
+	if (ret)
+		return worker_fail(worker, ret, "dfi_source_open");
+	/* Targets end when this source has. */
+	ret = plan->is_open ? dfi_flow_finish(worker->dfi, plan->flow) : 0;
+	return ret ? worker_fail(worker, ret, "dfi_flow_finish") : 0;
 }
 
 static int prepare_receiver(struct worker *worker, struct flow_state *state)

@@ -28,6 +28,7 @@ static const struct {
 	{ "idle", bench_idle, "processor time of a waiting target" },
 	{ "sequencer", bench_sequencer, "numbers taken of a sequencer" },
 	{ "rpc", bench_rpc, "a service of open flows, and its clients" },
+	{ "open", bench_open, "open flows beside closed ones" },
 	{ "tcp", bench_tcp, "flows over TCP beside other ways over TCP" },
 	{ "peers", bench_peers, "flows beside other ways through memory" },
 	{ "setup", bench_setup, "time to set up and remove a flow" },

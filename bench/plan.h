@@ -103,6 +103,7 @@ struct plan {
 	uint32_t yields; /* raw rings: yield the processor while waiting */
 	uint32_t copies; /* raw rings: make tuples outside and copy them in */
 	uint32_t paired; /* source i sends to target i only */
+	uint32_t is_open;     /* the membership of its flows; of one source */
 	uint32_t replicates;  /* each tuple goes to all targets */
 	uint32_t replication; /* enum dfi_replication, if it replicates */
 	uint32_t ordered;     /* if it replicates */

@@ -90,6 +90,12 @@ static void declare(const struct session *session, const struct plan *plan,
 	attr.n_targets = back ? plan->n_sources : plan->n_targets;
 	attr.goal = plan->job == JOB_ECHO_FLOW ? DFI_LATENCY : DFI_BANDWIDTH;
 	attr.routing = plan->routing;
+	if (plan->is_open) {
+		attr.open.membership = DFI_MEMBERS_OPEN;
+		attr.open.min_targets = attr.n_targets;
+		/* A source finishes it. */
+		attr.flags = DFI_FLOW_PERSISTENT;
+	}
 	attr.transport = session->transport;
 	attr.segment_size = asked->segment_size;
 	attr.segment_count = asked->segment_count;
