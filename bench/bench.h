@@ -19,6 +19,7 @@ int bench_idle(int argc, char **argv);
 int bench_sequencer(int argc, char **argv);
 int bench_rpc(int argc, char **argv);
 int bench_open(int argc, char **argv);
+int bench_pauses(int argc, char **argv);
 int bench_setup(int argc, char **argv);
 int bench_memory(int argc, char **argv);
 int bench_scale(int argc, char **argv);

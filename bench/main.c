@@ -12,6 +12,7 @@
 #include "../common/nearest.h"
 #include "../common/output.h"
 #include "bench.h"
+#include "pauses.h"
 #include "worker.h"
 
 static const struct {
@@ -29,6 +30,8 @@ static const struct {
 	{ "sequencer", bench_sequencer, "numbers taken of a sequencer" },
 	{ "rpc", bench_rpc, "a service of open flows, and its clients" },
 	{ "open", bench_open, "open flows beside closed ones" },
+	{ "pauses", bench_pauses,
+	    "pairs of open flows while others come and go" },
 	{ "tcp", bench_tcp, "flows over TCP beside other ways over TCP" },
 	{ "peers", bench_peers, "flows beside other ways through memory" },
 	{ "setup", bench_setup, "time to set up and remove a flow" },
@@ -39,6 +42,7 @@ static const struct {
 	{ "report", bench_report, "a page of the results of run" },
 	{ "compare", bench_compare, "whether results have become slower" },
 	{ WORKER_COMMAND, worker_main, NULL },
+	{ MEMBER_COMMAND, pauses_member, NULL },
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))

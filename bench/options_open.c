@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of dfi-bench open. */
+/* The command lines of dfi-bench open and pauses. */
 #include "open.h"
 
 #include "options_impl.h"
+#include "pauses.h"
 #include "values.h"
 
 const char *open_measure_name(uint32_t measure)
@@ -70,5 +71,34 @@ void open_options_parse(int argc, char **argv, struct open_options *options)
 		.iterations = 20000,
 	};
 	options->common.transport = DFI_TRANSPORT_SHM;
+	parse_options(&argp, argc, argv, options);
+}
+
+static error_t parse_pauses(int key, char *arg, struct argp_state *state)
+{
+	struct pauses_options *options = state->input;
+
+	(void)arg;
+	if (key == ARGP_KEY_END) {
+		refuse_role(state, &options->common);
+		return 0;
+	}
+	return parse_rest(key, state, &options->common);
+}
+
+void pauses_options_parse(int argc, char **argv, struct pauses_options *options)
+{
+	static const struct argp argp = {
+		.parser = parse_pauses,
+		.doc = "Measure how long a pair of an open flow stands still "
+		       "while another target, a process, joins, leaves or "
+		       "dies, and how long 128 of 256 partitions take to move "
+		       "to a target that joins, behind the drain of their old "
+		       "owner. --repeat is how often each happens; other "
+		       "options of rounds have no effect.",
+		.children = common_children,
+	};
+
+	*options = (struct pauses_options){ .common = common_defaults() };
 	parse_options(&argp, argc, argv, options);
 }
