@@ -571,30 +571,3 @@ int dfi__open_lane_make_room(struct dfi_source *source, uint32_t lane)
 			return ret;
 	}
 }
-
-static int await_start(struct dfi_source *source)
-{
-	struct open_source *open = open_source(source);
-	int ret = 0;
-
-	while (!ret && !open->may_push) {
-		ret = dfi__open_adopt(source);
-		if (!ret && !open->may_push)
-			ret = dfi__open_expect_some(source, open_seats(source));
-		if (!ret && !open->may_push)
-			ret = dfi__open_await_room(source, open_seats(source));
-	}
-	return ret;
-}
-
-int dfi__open_await_start(struct dfi_source *source, int64_t deadline)
-{
-	int ret;
-
-	source->wait_time.deadline = deadline;
-	keyed_enter(open_source(source));
-	ret = await_start(source);
-	keyed_leave(open_source(source));
-	source->wait_time.deadline = DEADLINE_NEVER;
-	return ret;
-}
