@@ -23,7 +23,8 @@ enum {
 
 enum dfi_event_type {
 	DFI_JOINED = 1, /* it has taken the seat, and is connected */
-	/* A source has closed; a target has closed and taken all. */
+	/* A source has closed; a target has closed and taken all, or cancelled.
+	 */
 	DFI_ENDED,
 	DFI_LOST, /* it died, aborted, or has left tuples behind */
 	/* Instead of DFI_LOST: it was evicted (open.evict_after_ms). */

@@ -6,6 +6,13 @@
  * by its number or any that is free; when it has closed or died, the seat is
  * free for the next, and nothing of the one is delivered as the other's.
  *
+ * Opening. A source waits for the flow, and for those who must be there
+ * (min_sources, min_targets), at most open_timeout_ms. With DFI_NONBLOCK it
+ * waits for the flow only: dfi_source_open() returns when it has its seat,
+ * pushes return -EAGAIN until it may push, and then dfi_source_fd() is
+ * readable. A target waits for the flow only. Both need the registry's answers
+ * in any case, and wait for no peer, also for none that is stopped.
+ *
  * Any thread may make these calls. They return errors of the registry as well.
  */
 #ifndef DFI_OPEN_FLOW_H

@@ -87,7 +87,8 @@ struct dfi_source_attr {
 	 * it though it is not full, as soon as that runs and the ring has room.
 	 * A ring then holds fewer tuples: a partial segment takes the place of
 	 * a full one. 0: as DFI_LINGER_US, whose 0 is never. DFI_NO_LINGER:
-	 * never. Takes one file a context.
+	 * never. Takes one file a context. In open flows -EOPNOTSUPP, as a
+	 * target may go while its segment waits: flush instead.
 	 */
 	uint32_t linger_us;
 	uint32_t reserved;
@@ -104,8 +105,9 @@ struct dfi_source_attr {
 /*
  * Attach as source number index (0 to n_sources - 1) of a flow; attr NULL means
  * all defaults. Waits for the flow and all its targets, at most
- * open_timeout_ms: a thread that is also a target opens the target first. The
- * caller closes *source with dfi_source_close(). Any thread.
+ * open_timeout_ms: a thread that is also a target opens the target first. Of an
+ * open flow see open_flow.h, "Opening". Any thread. The caller closes *source
+ * with dfi_source_close().
  *
  * Errors are also those of the registry and of RDMA. -ERANGE, -EEXIST,
  * -EPROTOTYPE: no such index, it is or was taken, another schema. -ETIMEDOUT,

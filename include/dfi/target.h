@@ -92,12 +92,12 @@ DFI_API void dfi_target_interrupt(struct dfi_target *target);
 /*
  * Leave the flow early, without an error for anybody (examples/small/cancel.c).
  * Sources that push to this target get -EPIPE, and their tuples are dropped,
- * also of those that attach later (docs/endpoints.md, "Cancelling"). Consuming
- * returns -ECANCELED. The caller still closes the target: 0, if nothing failed.
- * Waits for the registry only, at most the context's open_timeout_ms.
+ * also of later ones; in an open flow the seat is free (docs/endpoints.md,
+ * "Cancelling"). Consuming returns -ECANCELED. The caller still closes it: 0,
+ * if nothing failed. Waits for the registry only, at most open_timeout_ms.
  *
- * -EBUSY: a batch or a cursor is out; nothing happened. -ENOTCONN, -ETIMEDOUT:
- * only attached sources know. Call again, or the close tries.
+ * -EBUSY: something is lent. -ENOTCONN, -ETIMEDOUT: only attached sources know:
+ * call again, or the close tries. -EOPNOTSUPP: see docs/open-flows.md.
  */
 DFI_API int dfi_target_cancel(struct dfi_target *target);
 

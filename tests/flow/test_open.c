@@ -1341,7 +1341,7 @@ Test(open, only_its_creator_finishes_a_flow)
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "p"), 0);
 }
 
-Test(open, calls_that_need_all_rings_are_refused)
+Test(open, sources_do_not_linger)
 {
 	struct dfi_source_attr lingers = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *s;
@@ -1349,7 +1349,6 @@ Test(open, calls_that_need_all_rings_are_refused)
 
 	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
 	t = target(0);
-	assert_error(dfi_target_cancel(t), -EOPNOTSUPP, "close it");
 	lingers.linger_us = 10;
 	assert_error(dfi_source_open(rig.dfi, "f", 0, &lingers, &s),
 	    -EOPNOTSUPP, "linger_us", "flush");

@@ -154,9 +154,14 @@ struct intake_ops {
 	void (*stop)(struct dfi_target *target);
 	/*
 	 * Free a target that has no rings of its own, instead of what
-	 * dfi_target_close() does. NULL: it has rings, and can cancel.
+	 * dfi_target_close() does. NULL: it has rings.
 	 */
 	void (*leave)(struct dfi_target *target);
+	/*
+	 * dfi_target_cancel() of such a target: 0, or why it has not happened;
+	 * leave follows.
+	 */
+	int (*cancel)(struct dfi_target *target);
 	/*
 	 * Such a target in a group. wakes: dfi__target_ready(). announce:
 	 * dfi__target_announce(); sets *unwoken if dfi__target_is_unwoken().

@@ -371,6 +371,12 @@ static int publish_end(struct dfi_target *target, enum attach_end end)
 	    context_deadline(target->dfi, 0));
 }
 
+void dfi__target_refuse_pair(struct dfi_target *end)
+{
+	end->cancelled = end->cancel_published = true;
+	close_rings(end, RING_CANCELLED);
+}
+
 int dfi_target_cancel(struct dfi_target *target)
 {
 	CANCEL_POINT;
@@ -379,11 +385,11 @@ int dfi_target_cancel(struct dfi_target *target)
 
 	if (ret < 0 || target->cancel_published)
 		return ret;
-	if (target->kind->intake.leave)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': %s %u: a target of an open flow leaves when it "
-		    "closes, and the flow goes on: close it instead",
-		    target->flow.name, TARGET_ID(target));
+	if (target->kind->intake.cancel) {
+		ret = target->kind->intake.cancel(target);
+		target->cancelled = target->cancel_published = !ret;
+		return ret;
+	}
 	if (!target->cancelled) {
 		target->cancelled = true;
 		/* The unread tuples of the segment in work are lost. */
@@ -456,9 +462,10 @@ int dfi_target_close(struct dfi_target *target)
 	dfi__handle_retire(target);
 	/*
 	 * A later source must find the entry, so that it doesn't wait for the
-	 * target.
+	 * target. The source of a pair sees that the seat is free.
 	 */
-	if (target->cancelled && dfi__peers_expected(&target->sources)) {
+	if (target->cancelled && !target->flow.part.pair &&
+	    dfi__peers_expected(&target->sources)) {
 		dfi__peers_withdraw(&target->sources);
 		if (target->kind->intake.rest)
 			target->kind->intake.rest(target);

@@ -140,6 +140,12 @@ int dfi__target_open(struct dfi *dfi, const struct kind *kind,
 
 int dfi__target_check_slow(const struct dfi_target *target);
 
+/*
+ * The target of an open flow's pair takes no more, and the source is to go on
+ * without it. Its close, which follows, leaves no entry.
+ */
+void dfi__target_refuse_pair(struct dfi_target *end);
+
 /* The first line of each call of the owner. */
 #define TARGET_USER(target) \
 	((target) && (target)->magic == TARGET_MAGIC ? &(target)->user : NULL)

@@ -488,16 +488,29 @@ bool dfi__seat_watch_finds(const struct seat_watch *watch, enum open_role role,
  * context. It is not set again, as it is shared. Other losses of a seat leave
  * it to the client whose key it is.
  */
-void dfi__seat_watch_close(struct seat_watch *watch)
+static bool owns_key(struct seat_watch *watch)
 {
 	bool evicted;
-	bool last = dfi__tables_watch_leave(watch);
 
-	dfi__client_unwatch(watch->flow_watch);
 	pthread_mutex_lock(&watch->lock);
 	evicted = watch->seats.evicted && watch->has_evictor;
 	pthread_mutex_unlock(&watch->lock);
-	if (watch->key[0] && !evicted)
+	return watch->key[0] && !evicted;
+}
+
+void dfi__seat_watch_leave(struct seat_watch *watch)
+{
+	if (owns_key(watch))
+		dfi__client_forget(watch->dfi->registry, watch->key);
+	watch->key[0] = '\0';
+}
+
+void dfi__seat_watch_close(struct seat_watch *watch)
+{
+	bool last = dfi__tables_watch_leave(watch);
+
+	dfi__client_unwatch(watch->flow_watch);
+	if (owns_key(watch))
 		dfi__client_leave(watch->watch, watch->key);
 	else
 		dfi__client_unwatch(watch->watch);

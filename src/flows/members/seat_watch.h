@@ -96,6 +96,9 @@ int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
 /* Stop the watch, and give the seat back. Preserves dfi_errmsg(). */
 void dfi__seat_watch_close(struct seat_watch *watch);
 
+/* Give the seat back before that. */
+void dfi__seat_watch_leave(struct seat_watch *watch);
+
 /* Under the lock: whether that endpoint is attached, and in which seat. */
 bool dfi__seat_watch_finds(const struct seat_watch *watch, enum open_role role,
     uint64_t incarnation, uint32_t *seat);

@@ -24,6 +24,7 @@ int dfi__open_source_leave(
 void dfi__open_source_close(struct dfi_source *source);
 int dfi__open_target_next(struct dfi_target *target);
 void dfi__open_target_leave(struct dfi_target *target);
+int dfi__open_target_cancel(struct dfi_target *target);
 int dfi__open_target_take_event(
     struct dfi_target *target, struct dfi_event *event);
 

@@ -140,28 +140,31 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 	uint32_t lane = lane_of(source, seat);
 	int ret = 0;
 	uint64_t n;
-	bool closed;
+	bool ended;
 
 	if (source->writers[lane].segment && seat_of(source, lane) == seat)
 		store(source, lane);
 	n = dfi__open_unreturned(open, end);
-	closed = writer_closed(&end->rings[0]);
 	if (!end->status)
 		n += source_filled(end, 0) / source->head.tuple_size;
 	if (open->keyed)
 		dfi__keyed_count(source, end);
+	/* It wanted no more, or had taken all when it closed. */
+	ended = writer_closed(&end->rings[0]) == RING_CANCELLED ||
+	    (writer_closed(&end->rings[0]) && !n);
 	if (source->flow.on_loss != DFI_ON_LOSS_REPLAY)
 		open->dropped += n;
 	if (open->news)
 		note_end(&open->news[seat],
 		    was_evicted(open, seat) ? DFI_EVICTED
-			: n || !closed      ? DFI_LOST
-					    : DFI_ENDED);
-	if (closed && dfi__open_combine_is_put_out(source, seat))
+			: ended             ? DFI_ENDED
+					    : DFI_LOST);
+	if (writer_closed(&end->rings[0]) &&
+	    dfi__open_combine_is_put_out(source, seat))
 		return evicted(source);
 	if (open->combines
 		? dfi__open_combine_used(end) || has_lost_seat(open, seat)
-		: source->flow.on_loss == DFI_ON_LOSS_FAIL && (n || !closed))
+		: source->flow.on_loss == DFI_ON_LOSS_FAIL && !ended)
 		return dfi__source_fail(
 		    source, dfi__peers_lost(&end->targets, 0));
 	if (source->flow.on_loss == DFI_ON_LOSS_REPLAY)

@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls around open flows: opening without waiting for anybody, and targets
+ * that cancel.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "flow_help.h"
+
+#define SEATS 4
+#define SEGMENT 8 /* tuples */
+#define RING 8    /* segments */
+
+/* An open that waited for anybody would hang. */
+#define NEVER_MS 3600000u
+
+static struct rig rig;
+
+static void setup(void)
+{
+	rig_start(&rig);
+}
+
+static void teardown(void)
+{
+	rig_stop(&rig);
+}
+
+TestSuite(open_nonblocking, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(open_cancel, .init = setup, .fini = teardown, .timeout = 300);
+
+static struct dfi_flow_attr flow_attr(
+    uint32_t kind, uint32_t routing, uint32_t on_loss)
+{
+	return (struct dfi_flow_attr){
+		.size = sizeof(struct dfi_flow_attr),
+		.kind = kind,
+		.schema = &kv_schema,
+		.n_sources = SEATS,
+		.n_targets = SEATS,
+		.routing = routing,
+		.segment_size = SEGMENT * (uint32_t)sizeof(struct kv),
+		.segment_count = RING,
+		.open = { .membership = DFI_MEMBERS_OPEN, .on_loss = on_loss },
+	};
+}
+
+static void create_with(const struct dfi_flow_attr *attr)
+{
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", attr), 0, "%s", dfi_errmsg());
+}
+
+static void create(uint32_t kind, uint32_t routing, uint32_t on_loss)
+{
+	struct dfi_flow_attr attr = flow_attr(kind, routing, on_loss);
+
+	create_with(&attr);
+}
+
+static struct dfi_source *source_with(uint32_t seat, uint32_t flags)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source;
+
+	attr.flags = flags;
+	attr.open_timeout_ms = NEVER_MS;
+	cr_assert_eq(dfi_source_open(rig.dfi, "f", seat, &attr, &source), 0,
+	    "%s", dfi_errmsg());
+	return source;
+}
+
+static struct dfi_target *target_with(uint32_t seat, uint32_t flags)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *target;
+
+	attr.flags = flags;
+	attr.open_timeout_ms = NEVER_MS;
+	cr_assert_eq(dfi_target_open(rig.other, "f", seat, &attr, &target), 0,
+	    "%s", dfi_errmsg());
+	return target;
+}
+
+static void close_source(struct dfi_source *source)
+{
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+}
+
+static void close_target(struct dfi_target *target)
+{
+	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
+}
+
+static void finish(void)
+{
+	cr_assert_eq(dfi_flow_finish(rig.dfi, "f"), 0, "%s", dfi_errmsg());
+}
+
+static void remove_flow(void)
+{
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0, "%s", dfi_errmsg());
+}
+
+static void await_fd(int fd)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+
+	cr_assert_eq(poll(&pollfd, 1, LONG_MS), 1);
+}
+
+/* ---- Opening without waiting ----------------------------------------------
+ */
+
+/* Push as an event loop does: only when the descriptor was readable. */
+static void push_by_fd(struct dfi_source *source, const struct kv *kv)
+{
+	int fd = dfi_source_fd(source), ret;
+
+	cr_assert_geq(fd, 0, "%s", dfi_errmsg());
+	while ((ret = dfi_source_push(source, kv)) == -EAGAIN)
+		await_fd(fd);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+}
+
+static void consume_by_fd(struct dfi_target *target, uint64_t number)
+{
+	struct kv kv = numbered_kv(number);
+	int fd = dfi_target_fd(target), ret;
+	const void *tuple;
+
+	cr_assert_geq(fd, 0, "%s", dfi_errmsg());
+	while ((ret = dfi_target_consume(target, &tuple)) == -EAGAIN)
+		await_fd(fd);
+	cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+	cr_assert_eq(memcmp(tuple, &kv, sizeof(kv)), 0);
+}
+
+/* A source of a flow whose first tuple waits for the target that comes then. */
+static void open_before_targets(uint32_t kind, uint32_t routing)
+{
+	struct kv kv = numbered_kv(7);
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(kind, routing, DFI_ON_LOSS_FAIL);
+	s = source_with(DFI_ANY_SEAT, DFI_NONBLOCK);
+	cr_assert_eq(dfi_source_push(s, &kv), -EAGAIN);
+	t = target_with(DFI_ANY_SEAT, DFI_NONBLOCK);
+	push_by_fd(s, &kv);
+	close_source(s);
+	consume_by_fd(t, 7);
+	finish();
+	close_target(t);
+	remove_flow();
+}
+
+Test(open_nonblocking, source_opens_before_its_targets)
+{
+	open_before_targets(DFI_SHUFFLE, DFI_ROUTE_ANY);
+	open_before_targets(DFI_SHUFFLE, DFI_ROUTE_ROUND_ROBIN);
+	open_before_targets(DFI_SHUFFLE, DFI_ROUTE_HASH);
+	open_before_targets(DFI_REPLICATE, 0);
+}
+
+/* With a named seat as well: it may not push at all yet. */
+Test(open_nonblocking, source_that_names_seats_opens_before_its_targets)
+{
+	struct kv kv = numbered_kv(7);
+	struct dfi_source *s;
+	struct dfi_target *t;
+	int ret;
+
+	create(DFI_SHUFFLE, DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	s = source_with(0, DFI_NONBLOCK);
+	cr_assert_eq(dfi_source_push_to(s, 2, &kv), -EAGAIN);
+	t = target_with(2, DFI_NONBLOCK);
+	while ((ret = dfi_source_push_to(s, 2, &kv)) == -EAGAIN)
+		await_fd(dfi_source_fd(s));
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	close_source(s);
+	consume_by_fd(t, 7);
+	close_target(t);
+}
+
+Test(open_nonblocking, source_opens_before_the_sources_that_must_be_there)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_SHUFFLE, DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	struct kv kv = numbered_kv(7);
+	struct dfi_source *first, *second;
+	struct dfi_target *t;
+
+	attr.open.min_sources = 2;
+	create_with(&attr);
+	t = target_with(0, 0);
+	first = source_with(0, DFI_NONBLOCK);
+	cr_assert_eq(dfi_source_push(first, &kv), -EAGAIN);
+	second = source_with(1, DFI_NONBLOCK);
+	push_by_fd(first, &kv);
+	close_source(first);
+	close_source(second);
+	expect_number(t, 7);
+	finish();
+	end_target(t);
+}
+
+/* Neither for sources, nor for those that min_targets names. */
+Test(open_nonblocking, target_opens_before_all_others)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_SHUFFLE, DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	struct dfi_target *targets[2];
+	struct dfi_source *s;
+	const void *tuple;
+	uint32_t i;
+
+	attr.open.min_targets = 2;
+	create_with(&attr);
+	for (i = 0; i < 2; i++) {
+		targets[i] = target_with(i, DFI_NONBLOCK);
+		cr_assert_eq(dfi_target_consume(targets[i], &tuple), -EAGAIN);
+	}
+	s = source_with(0, 0);
+	push_number(s, 7);
+	cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+	consume_by_fd(targets[0], 7);
+	close_source(s);
+	finish();
+	for (i = 0; i < 2; i++)
+		close_target(targets[i]);
+}
+
+/* Who opens an endpoint waits for the flow, as it may be a closed one. */
+Test(open_nonblocking, flow_must_be_there)
+{
+	struct dfi_source_attr source_attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_target_attr target_attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	source_attr.flags = target_attr.flags = DFI_NONBLOCK;
+	source_attr.open_timeout_ms = target_attr.open_timeout_ms = 1;
+	cr_assert_eq(dfi_source_open(rig.dfi, "none", 0, &source_attr, &s),
+	    -ETIMEDOUT, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_open(rig.dfi, "none", 0, &target_attr, &t),
+	    -ETIMEDOUT, "%s", dfi_errmsg());
+}
+
+/* One that was opened and never might push has ended, and harms nobody. */
+Test(open_nonblocking, source_that_gives_up_harms_nobody)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_SHUFFLE, DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	attr.open.min_targets = 2;
+	create_with(&attr);
+	s = source_with(0, DFI_NONBLOCK);
+	t = target_with(0, 0);
+	close_source(s);
+	finish();
+	end_target(t);
+}
+
+/* ---- Cancelling -----------------------------------------------------------
+ */
+
+static void cancel(struct dfi_target *target)
+{
+	const void *tuple;
+
+	cr_assert_eq(dfi_target_cancel(target), 0, "%s", dfi_errmsg());
+	assert_error(dfi_target_consume(target, &tuple), -ECANCELED,
+	    "was cancelled here");
+}
+
+/* Wait for an event of a source. */
+static struct dfi_event event_of(struct dfi_source *source)
+{
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_event event;
+	int ret;
+
+	do
+		ret = dfi_source_event(source, &event);
+	while (ret == -EAGAIN && now_ms() < until);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	return event;
+}
+
+static uint64_t dropped_by(struct dfi_source *source)
+{
+	uint64_t n;
+
+	cr_assert_eq(dfi_source_dropped(source, &n), 0);
+	return n;
+}
+
+/* What it leaves is dropped and counted, also where a loss fails the flow. */
+static void cancel_with_tuples(uint32_t kind, uint32_t on_loss)
+{
+	struct dfi_event event;
+	struct dfi_source *s;
+	struct dfi_target *t;
+	uint64_t i;
+
+	create(kind, kind == DFI_SHUFFLE ? DFI_ROUTE_ANY : 0, on_loss);
+	t = target_with(0, 0);
+	s = source_with(0, DFI_EVENTS);
+	cr_assert_eq(event_of(s).type, DFI_JOINED);
+	for (i = 0; i < 3 * SEGMENT; i++)
+		push_number(s, i);
+	for (i = 0; i < SEGMENT; i++)
+		expect_number(t, i);
+	cancel(t);
+	event = event_of(s);
+	cr_assert_eq(event.type, DFI_ENDED, "%u", event.type);
+	cr_assert_eq(event.seat, 0);
+	/* Over a network this is an upper bound. */
+	cr_assert_geq(dropped_by(s), 2 * SEGMENT);
+	cr_assert_leq(dropped_by(s), 3 * SEGMENT);
+	cr_assert(over_network() || dropped_by(s) == 2 * SEGMENT);
+	close_source(s);
+	close_target(t);
+	remove_flow();
+}
+
+Test(open_cancel, is_no_loss_for_sources)
+{
+	cancel_with_tuples(DFI_SHUFFLE, DFI_ON_LOSS_FAIL);
+	cancel_with_tuples(DFI_SHUFFLE, DFI_ON_LOSS_DROP);
+	cancel_with_tuples(DFI_REPLICATE, DFI_ON_LOSS_FAIL);
+}
+
+Test(open_cancel, frees_the_seat_before_the_close)
+{
+	struct kv kv = numbered_kv(7);
+	struct dfi_target *first, *second;
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_source *s;
+	int ret;
+
+	create(DFI_SHUFFLE, DFI_ROUTE_DIRECT, DFI_ON_LOSS_FAIL);
+	first = target_with(1, 0);
+	s = source_with(0, 0);
+	cr_assert_eq(dfi_source_push_to(s, 1, &kv), 0, "%s", dfi_errmsg());
+	cancel(first);
+	/* Until it has heard of that. */
+	while (!(ret = dfi_source_push_to(s, 1, &kv)))
+		cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+	assert_error(ret, -ENXIO, "target 1", "nobody holds this seat");
+	second = target_with(1, 0);
+	do
+		ret = dfi_source_push_to(s, 1, &kv);
+	while (ret == -ENXIO && now_ms() < until);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	close_source(s);
+	/* Its close leaves the next holder's seat alone. */
+	close_target(first);
+	expect_number(second, 7);
+	finish();
+	end_target(second);
+}
+
+static void *push_many(void *arg)
+{
+	uint64_t i;
+
+	for (i = 0; i < 8 * SEGMENT * RING; i++) {
+		struct kv kv = numbered_kv(i);
+
+		if (dfi_source_push(arg, &kv) < 0)
+			return "a push failed";
+	}
+	return dfi_source_close(arg) < 0 ? "the close failed" : NULL;
+}
+
+/* The ring of the one that cancels is full, and its source waits for it. */
+static void cancel_while_a_source_waits(uint32_t kind)
+{
+	struct dfi_target *lazy, *busy;
+	struct dfi_target_stats stats;
+	struct dfi_flow_attr attr = flow_attr(kind,
+	    kind == DFI_SHUFFLE ? DFI_ROUTE_ROUND_ROBIN : 0, DFI_ON_LOSS_FAIL);
+	struct dfi_source *s;
+	pthread_t thread;
+	const void *tuple;
+	void *failed;
+	uint64_t n = 0;
+
+	attr.open.min_targets = 2;
+	create_with(&attr);
+	lazy = target_with(0, 0);
+	busy = target_with(1, 0);
+	s = source_with(0, 0);
+	cr_assert_eq(pthread_create(&thread, NULL, push_many, s), 0);
+	/* All that the full ring of the other one lets it have. */
+	while (n < SEGMENT * (RING - 1)) {
+		cr_assert_eq(
+		    dfi_target_consume(busy, &tuple), 1, "%s", dfi_errmsg());
+		n++;
+	}
+	cancel(lazy);
+	finish();
+	while (dfi_target_consume(busy, &tuple) == 1)
+		n++;
+	cr_assert_eq(pthread_join(thread, &failed), 0);
+	cr_assert_null(failed, "%s", (const char *)failed);
+	if (kind == DFI_REPLICATE)
+		cr_assert_eq(n, 8 * SEGMENT * RING);
+	dfi_target_query(lazy, &stats);
+	cr_assert_eq(stats.tuples, 0);
+	close_target(lazy);
+	close_target(busy);
+	remove_flow();
+}
+
+Test(open_cancel, ends_the_wait_for_the_target)
+{
+	cancel_while_a_source_waits(DFI_SHUFFLE);
+	cancel_while_a_source_waits(DFI_REPLICATE);
+}
+
+/* Consume one tuple, if there is one: how many that are. */
+static uint32_t take_one(struct dfi_target *target)
+{
+	const void *tuple;
+	int ret = dfi_target_consume(target, &tuple);
+
+	cr_assert(ret == 1 || ret == -EAGAIN, "%s", dfi_errmsg());
+	return ret == 1;
+}
+
+/* Its partitions go to the others, as if it had died. */
+Test(open_cancel, gives_partitions_to_others)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_SHUFFLE, DFI_ROUTE_HASH, DFI_ON_LOSS_FAIL);
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_event event = { .type = 0 };
+	struct dfi_target *first, *second;
+	uint32_t n = 0, i = 0;
+	struct dfi_source *s;
+	int ret;
+
+	create_with(&attr);
+	first = target_with(0, 0);
+	second = target_with(1, DFI_NONBLOCK);
+	s = source_with(0, DFI_NONBLOCK | DFI_EVENTS);
+	/* Both are there. */
+	cr_assert_eq(event_of(s).type, DFI_JOINED);
+	cr_assert_eq(event_of(s).type, DFI_JOINED);
+	cancel(first);
+	while (event.type != DFI_ENDED || event.seat != 0) {
+		cr_assert_lt(now_ms(), until);
+		(void)dfi_source_event(s, &event);
+	}
+	while (n < 200) {
+		struct kv kv = numbered_kv(i);
+
+		cr_assert_lt(now_ms(), until, "%u of %u", n, i);
+		ret = i < 200 ? dfi_source_push(s, &kv) : -EAGAIN;
+		cr_assert(ret == 0 || ret == -EAGAIN, "%s", dfi_errmsg());
+		i += ret == 0;
+		if (i == 200)
+			cr_assert_eq(dfi_source_flush(s), 0);
+		n += take_one(second);
+	}
+	cr_assert_eq(dropped_by(s), 0);
+	close_source(s);
+	close_target(first);
+	close_target(second);
+}
+
+Test(open_cancel, may_be_repeated_and_waits_for_what_is_lent)
+{
+	struct dfi_batch batch;
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(DFI_SHUFFLE, DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	t = target_with(0, 0);
+	s = source_with(0, 0);
+	push_number(s, 7);
+	cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_consume_batch(t, &batch), 1);
+	assert_error(dfi_target_cancel(t), -EBUSY, "batch");
+	dfi_target_release(t, &batch);
+	cancel(t);
+	cancel(t);
+	close_source(s);
+	close_target(t);
+}
+
+Test(open_cancel, of_a_member_of_a_group_leaves_the_others)
+{
+	struct dfi_target_group_batch batch;
+	struct dfi_target_group *group;
+	struct dfi_target *targets[2];
+	struct dfi_source *s;
+	uint64_t n = 0;
+	uint32_t i;
+	int ret;
+
+	create(DFI_REPLICATE, 0, DFI_ON_LOSS_FAIL);
+	cr_assert_eq(dfi_target_group_open(rig.other, NULL, &group), 0);
+	for (i = 0; i < 2; i++) {
+		targets[i] = target_with(i, 0);
+		cr_assert_eq(dfi_target_group_add(group, targets[i], NULL), 0);
+	}
+	s = source_with(0, 0);
+	cr_assert_eq(dfi_target_cancel(targets[0]), 0, "%s", dfi_errmsg());
+	close_target(targets[0]);
+	for (i = 0; i < SEGMENT; i++)
+		push_number(s, i);
+	close_source(s);
+	finish();
+	while ((ret = dfi_target_group_consume_batch(group, &batch)) > 0) {
+		n += (uint64_t)ret;
+		dfi_target_group_release(group, &batch);
+	}
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	cr_assert_leq(n, SEGMENT);
+	close_target(targets[1]);
+	cr_assert_eq(dfi_target_group_close(group), 0);
+}
+
+/* Each of these would not know who gets what it leaves. */
+Test(open_cancel, what_is_not_there_is_refused)
+{
+	static const struct dfi_aggregate sum = {
+		.function = DFI_SUM,
+		.field = "val",
+	};
+	struct dfi_flow_attr attr = flow_attr(DFI_COMBINE, 0, DFI_ON_LOSS_FAIL);
+	struct dfi_target *t;
+
+	attr.combine.aggregates = &sum;
+	attr.combine.n_aggregates = 1;
+	attr.combine.group_by = "key";
+	attr.combine.window_tuples = DFI_WINDOW_MARKED;
+	create_with(&attr);
+	t = target_with(0, 0);
+	assert_error(
+	    dfi_target_cancel(t), -EOPNOTSUPP, "combiner flow", "stay");
+	close_target(t);
+	remove_flow();
+
+	attr = flow_attr(DFI_SHUFFLE, DFI_ROUTE_HASH, DFI_ON_LOSS_REPLAY);
+	attr.open.input_position = "val";
+	create_with(&attr);
+	t = target_with(0, DFI_EVENTS);
+	assert_error(
+	    dfi_target_cancel(t), -EOPNOTSUPP, "DFI_ON_LOSS_REPLAY", "close");
+	close_target(t);
+}
