@@ -52,7 +52,7 @@ json_t *info_members_json(struct dfi *dfi, const struct dfi_flow_info *flow)
 	return rows;
 }
 
-/* "    owns 16 partitions: 0-15; 4 are on their way; leaves" */
+/* "    owns 16 partitions: 0-15; epoch 3; 4 are yet to be taken or released" */
 static void print_partitions(const struct dfi_member_info *info)
 {
 	if (!info->epoch && !info->leaving)
@@ -60,6 +60,8 @@ static void print_partitions(const struct dfi_member_info *info)
 	printf("    owns %u partition%s%s%s", info->n_partitions,
 	    info->n_partitions == 1 ? "" : "s", info->n_partitions ? ": " : "",
 	    info->partitions);
+	if (info->epoch)
+		printf("; epoch %" PRIu64, info->epoch);
 	if (info->n_moving)
 		printf("; %u %s yet to be taken or released", info->n_moving,
 		    info->n_moving == 1 ? "is" : "are");

@@ -28,11 +28,14 @@ static const char *role_name(uint32_t role)
 
 static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
 {
-	char instance[17];
+	char instance[17], incarnation[17];
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, stats->instance);
+	snprintf(incarnation, sizeof(incarnation), "%016" PRIx64,
+	    stats->incarnation);
 	return json_pack(
-	    "{ss ss ss si so sI sI sI sI sI sI sI sI sI sI sI sI sI sI so}",
+	    "{ss ss ss si so sI sI sI sI sI sI sI sI sI sI sI sI sI sI so so "
+	    "sI sI sI si si}",
 	    "flow", stats->flow, "instance", instance, "role",
 	    role_name(stats->role), "index", (int)stats->index, "peer",
 	    stats->peer ? json_integer(stats->peer - 1) : json_null(), "tuples",
@@ -49,7 +52,13 @@ static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
 	    stats->waiting_ns && info_sends(stats->role) &&
 		    stats->waits_for != UINT32_MAX
 		? json_integer(stats->waits_for)
-		: json_null());
+		: json_null(),
+	    "incarnation",
+	    stats->incarnation ? json_string(incarnation) : json_null(),
+	    "dropped", (json_int_t)stats->dropped, "evictions",
+	    (json_int_t)stats->evictions, "epoch", (json_int_t)stats->epoch,
+	    "n_partitions", (int)stats->n_partitions, "n_moving",
+	    (int)stats->n_moving);
 }
 
 static json_t *error_json(const struct dfi_error_info *info)
@@ -144,6 +153,25 @@ static void print_rate(
 	    per_second(list, sample->bytes, old->bytes) / 1e6);
 }
 
+/* "    member    incarnation 0123456789abcdef, epoch 3, 16 partitions" */
+static void print_member(const struct dfi_endpoint_stats *stats, bool is_source)
+{
+	if (!stats->incarnation)
+		return;
+	printf("    member    incarnation %016" PRIx64, stats->incarnation);
+	if (stats->epoch)
+		printf(", epoch %" PRIu64, stats->epoch);
+	if (stats->epoch && !is_source)
+		printf(", %u partitions", stats->n_partitions);
+	if (stats->n_moving)
+		printf(", %u yet to be taken or released", stats->n_moving);
+	if (stats->dropped)
+		printf(", tuples dropped: %" PRIu64, stats->dropped);
+	if (stats->evictions)
+		printf(", others evicted: %" PRIu64, stats->evictions);
+	printf("\n");
+}
+
 static void print_endpoint(struct stat_list *list, uint64_t node,
     const struct dfi_endpoint_stats *stats)
 {
@@ -165,7 +193,9 @@ static void print_endpoint(struct stat_list *list, uint64_t node,
 		    stats->lost_segments, stats->gaps);
 	print_rate(list, &sample);
 	info_sample_keep(&sample);
-	printf("\n    waits     %" PRIu64 " for %s, %.3f s, %" PRIu64
+	printf("\n");
+	print_member(stats, is_source);
+	printf("    waits     %" PRIu64 " for %s, %.3f s, %" PRIu64
 	       " of them for a second and more; %" PRIu64 " polls, %" PRIu64
 	       " yields, %" PRIu64 " sleeps\n",
 	    stats->stalls, is_source ? "room" : "data",

@@ -36,6 +36,9 @@ struct flow_row {
 	double stalled;           /* seconds of waiting of all endpoints */
 	struct waiter waiters[MAX_WAITERS]; /* the longest first */
 	uint32_t n_waiters, n_waiting;
+	/* Of an open flow: as in dfi_endpoint_stats, of all that answer. */
+	uint64_t epoch, dropped, evictions;
+	uint32_t n_partitions, n_moving;
 };
 
 enum sort_key {
@@ -134,6 +137,18 @@ static void add_rates(
 	    NS_PER_S;
 }
 
+/* Each partition that moves is counted by both of its owners. */
+static void add_member(
+    struct flow_row *row, const struct dfi_endpoint_stats *stats)
+{
+	if (stats->epoch > row->epoch)
+		row->epoch = stats->epoch;
+	row->dropped += stats->dropped;
+	row->evictions += stats->evictions;
+	row->n_partitions += stats->n_partitions;
+	row->n_moving += stats->n_moving;
+}
+
 /* A ring's counters are within those of its endpoint. */
 static void add_endpoint(
     struct look *look, uint64_t node, const struct dfi_endpoint_stats *stats)
@@ -155,6 +170,7 @@ static void add_endpoint(
 	/* The wait in progress counts when it is over, in the library. */
 	sample.stall_ns += stats->waiting_ns;
 	add_rates(look, row, &sample);
+	add_member(row, stats);
 	info_sample_keep(&sample);
 	if (stats->waiting_ns)
 		add_waiter(row, stats);
@@ -346,12 +362,36 @@ static void put_waiter(int y, const struct waiter *waiter)
 	put(y, line);
 }
 
+/* "  epoch 7, 64 partitions; evictions: 2; tuples dropped: 120"; or false. */
+static bool format_open(const struct flow_row *row, char *line, size_t size)
+{
+	size_t used = 0;
+
+	if (row->epoch)
+		used = (size_t)snprintf(line, size,
+		    "  epoch %" PRIu64 ", %u partitions", row->epoch,
+		    row->n_partitions);
+	if (row->n_moving)
+		used += (size_t)snprintf(line + used, size - used,
+		    ", to be taken or released: %u", row->n_moving);
+	if (row->evictions)
+		used += (size_t)snprintf(line + used, size - used,
+		    "%s evictions: %" PRIu64, used ? ";" : " ", row->evictions);
+	if (row->dropped)
+		used += (size_t)snprintf(line + used, size - used,
+		    "%s tuples dropped: %" PRIu64, used ? ";" : " ",
+		    row->dropped);
+	return used != 0;
+}
+
 static int put_row(int y, const struct look *look, const struct flow_row *row)
 {
 	char line[MAX_LINE];
 	uint32_t i;
 
 	put_flow(y++, look, row);
+	if (format_open(row, line, sizeof(line)))
+		put(y++, line);
 	for (i = 0; i < row->n_waiters; i++)
 		put_waiter(y++, &row->waiters[i]);
 	if (row->n_waiting > row->n_waiters) {

@@ -57,6 +57,15 @@ struct dfi_endpoint_stats {
 	uint32_t peer;
 	uint64_t copied_bytes;        /* of a source: as in dfi_source_stats */
 	uint64_t gaps, lost_segments; /* of a target: as in dfi_target_stats */
+	/*
+	 * Of an endpoint of an open flow (open_flow.h), else 0: its stay in the
+	 * seat; of a source dfi_source_dropped(); how many others it has
+	 * evicted; with partitions the epoch of the newest table that it knows,
+	 * and of a target, those that it owns by that table, and those that it
+	 * has yet to take or to release.
+	 */
+	uint64_t incarnation, dropped, evictions, epoch;
+	uint32_t n_partitions, n_moving;
 };
 
 /* A context, and what it told. */

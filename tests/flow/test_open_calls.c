@@ -32,6 +32,7 @@ static void teardown(void)
 
 TestSuite(open_nonblocking, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(open_cancel, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(open_stats, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_flow_attr flow_attr(
     uint32_t kind, uint32_t routing, uint32_t on_loss)
@@ -559,4 +560,172 @@ Test(open_cancel, what_is_not_there_is_refused)
 	assert_error(
 	    dfi_target_cancel(t), -EOPNOTSUPP, "DFI_ON_LOSS_REPLAY", "close");
 	close_target(t);
+}
+
+/* ---- Counters -------------------------------------------------------------
+ */
+
+#define PARTITIONS 32
+
+/* What dfi_stats_list() says of one endpoint. */
+struct view {
+	uint32_t role, index;
+	bool found, unanswered;
+	struct dfi_endpoint_stats stats;
+};
+
+static int look(void *arg, const struct dfi_node_stats *stats)
+{
+	struct view *view = arg;
+	uint32_t i;
+
+	view->unanswered |= stats->error != NULL;
+	for (i = 0; i < stats->n_endpoints; i++) {
+		const struct dfi_endpoint_stats *at = &stats->endpoints[i];
+
+		if (at->role != view->role || at->index != view->index)
+			continue;
+		/* A ring is no member. */
+		if (at->peer) {
+			cr_assert_eq(at->incarnation, 0);
+			cr_assert_eq(at->epoch, 0);
+			continue;
+		}
+		view->found = true;
+		view->stats = *at;
+	}
+	return 0;
+}
+
+static struct dfi_endpoint_stats look_at(uint32_t role, uint32_t index)
+{
+	int64_t until = now_ms() + LONG_MS;
+	struct view view;
+
+	do {
+		view = (struct view){ .role = role, .index = index };
+		cr_assert_eq(dfi_stats_list(rig.dfi, look, &view), 0, "%s",
+		    dfi_errmsg());
+	} while ((!view.found || view.unanswered) && now_ms() < until);
+	cr_assert(view.found);
+	return view.stats;
+}
+
+static int keep_incarnation(void *arg, const struct dfi_member_info *info)
+{
+	uint64_t *incarnations = arg;
+
+	incarnations[info->role == DFI_ROLE_TARGET] = info->incarnation;
+	return 0;
+}
+
+Test(open_stats, name_incarnations_and_what_was_dropped)
+{
+	struct dfi_endpoint_stats of_source, of_target;
+	uint64_t incarnations[2] = { 0 };
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	create(DFI_SHUFFLE, DFI_ROUTE_ANY, DFI_ON_LOSS_DROP);
+	t = target_with(2, 0);
+	s = source_with(1, DFI_EVENTS);
+	cr_assert_eq(event_of(s).type, DFI_JOINED);
+	push_number(s, 1);
+	cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+	of_source = look_at(DFI_ROLE_SOURCE, 1);
+	of_target = look_at(DFI_ROLE_TARGET, 2);
+	cr_assert_eq(
+	    dfi_member_list(rig.dfi, "f", keep_incarnation, incarnations), 0);
+	cr_assert_eq(of_source.incarnation, incarnations[0]);
+	cr_assert_eq(of_target.incarnation, incarnations[1]);
+	cr_assert_eq(of_source.dropped, 0);
+	cr_assert_eq(of_source.evictions, 0);
+	cr_assert_eq(of_target.epoch, 0);
+	close_target(t);
+	cr_assert_eq(event_of(s).type, DFI_LOST);
+	cr_assert_eq(look_at(DFI_ROLE_SOURCE, 1).dropped, 1);
+	close_source(s);
+}
+
+Test(open_stats, count_evictions)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_REPLICATE, 0, DFI_ON_LOSS_DROP);
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_endpoint_stats stats;
+	struct kv kv = numbered_kv(1);
+	struct dfi_event event;
+	struct dfi_source *s;
+	struct dfi_target *t;
+	const void *tuple;
+	int ret;
+
+	attr.open.evict_after_ms = 50;
+	create_with(&attr);
+	t = target_with(0, 0);
+	s = source_with(0, DFI_EVENTS | DFI_NONBLOCK);
+	cr_assert_eq(event_of(s).type, DFI_JOINED);
+	while (dfi_source_event(s, &event) == -EAGAIN) {
+		cr_assert_lt(now_ms(), until, "nobody is evicted");
+		ret = dfi_source_push(s, &kv);
+		cr_assert(ret == 0 || ret == -EAGAIN, "%s", dfi_errmsg());
+	}
+	cr_assert_eq(event.type, DFI_EVICTED);
+	stats = look_at(DFI_ROLE_SOURCE, 0);
+	cr_assert_eq(stats.evictions, 1);
+	cr_assert_gt(stats.dropped, 0);
+	while (dfi_target_consume(t, &tuple) == 1)
+		;
+	cr_assert_eq(dfi_target_close(t), -ESTALE);
+	/* A push was refused while nobody was there. */
+	(void)dfi_source_close(s);
+}
+
+/* Wait until a target owns so many partitions, and none are on their way. */
+static struct dfi_endpoint_stats await_partitions(
+    struct dfi_target *target, uint32_t n)
+{
+	uint32_t seat = (uint32_t)dfi_target_seat(target);
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_endpoint_stats stats;
+	const void *tuple;
+
+	do {
+		/* An owner takes and releases when it consumes. */
+		(void)dfi_target_consume(target, &tuple);
+		stats = look_at(DFI_ROLE_TARGET, seat);
+	} while (
+	    (stats.n_partitions != n || stats.n_moving) && now_ms() < until);
+	cr_assert_eq(stats.n_partitions, n);
+	cr_assert_eq(stats.n_moving, 0);
+	return stats;
+}
+
+Test(open_stats, name_owners_and_epochs)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_SHUFFLE, DFI_ROUTE_HASH, DFI_ON_LOSS_DROP);
+	struct dfi_target *first, *second;
+	struct dfi_endpoint_stats before;
+	struct dfi_source *s;
+	const void *tuple;
+
+	attr.open.partitions = PARTITIONS;
+	create_with(&attr);
+	first = target_with(0, DFI_NONBLOCK);
+	before = await_partitions(first, PARTITIONS);
+	cr_assert_gt(before.epoch, 0);
+	second = target_with(1, DFI_NONBLOCK);
+	/* The first one releases when it consumes. */
+	cr_assert_gt(
+	    await_partitions(first, PARTITIONS / 2).epoch, before.epoch);
+	await_partitions(second, PARTITIONS / 2);
+	s = source_with(0, 0);
+	cr_assert_gt(look_at(DFI_ROLE_SOURCE, 0).epoch, before.epoch);
+	cr_assert_eq(look_at(DFI_ROLE_SOURCE, 0).n_partitions, 0);
+	close_source(s);
+	while (dfi_target_consume(first, &tuple) == 1)
+		;
+	close_target(first);
+	close_target(second);
 }

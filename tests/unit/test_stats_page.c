@@ -26,6 +26,11 @@ static void fill_endpoint(uint32_t i)
 	stats->copied_bytes = UINT64_MAX - 7 * i;
 	stats->gaps = UINT64_MAX - 8 * i;
 	stats->lost_segments = UINT64_MAX - 9 * i;
+	stats->peer = i % (DFI_MAX_ENDPOINTS + 1);
+	stats->incarnation = stats->epoch = UINT64_MAX - 10 * i;
+	stats->dropped = stats->evictions = UINT64_MAX - 11 * i;
+	stats->n_partitions = DFI_MAX_PARTITIONS - i;
+	stats->n_moving = i;
 	page.ids[i] = UINT64_MAX - STATS_PAGE + i;
 }
 

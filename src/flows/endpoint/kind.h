@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct dfi_endpoint_stats;
 struct dfi_source;
 struct dfi_event;
 struct notify;
@@ -131,6 +132,12 @@ struct source_ops {
 	 * sets source->mark_refused.
 	 */
 	int (*mark)(struct dfi_source *source, uint64_t value);
+	/*
+	 * What the counters of dfi_stats_list() have beside those of all
+	 * sources; or NULL. On the control thread.
+	 */
+	void (*describe)(
+	    const struct dfi_source *source, struct dfi_endpoint_stats *stats);
 	/* Only if segments have positions in an order: see source_settle(). */
 	int (*await_position)(struct dfi_source *source);
 	int (*position_is_late)(const struct dfi_source *source);
@@ -204,6 +211,9 @@ struct intake_ops {
 	 * the flow's first. 0; -EAGAIN: it is not known yet.
 	 */
 	int (*position)(const struct dfi_target *target, uint64_t *position);
+	/* As that of a source. */
+	void (*describe)(
+	    const struct dfi_target *target, struct dfi_endpoint_stats *stats);
 };
 
 struct kind {

@@ -696,4 +696,12 @@ static inline int lane_flush(struct dfi_source *source, uint32_t lane)
 	return source_filled(source, lane) ? dfi__source_send(source, lane) : 0;
 }
 
+/* What a kind adds to the counters of dfi_stats_list(). */
+static inline void source_describe(
+    const struct dfi_source *source, struct dfi_endpoint_stats *stats)
+{
+	if (source->kind->source.describe)
+		source->kind->source.describe(source, stats);
+}
+
 #endif

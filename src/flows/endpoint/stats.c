@@ -204,6 +204,7 @@ void dfi__source_stats(
 	if (source->flow.part.pair)
 		stats->peer = source->flow.part.first_target + 1;
 	stats->copied_bytes = source_copied(source, &lanes);
+	source_describe(source, stats);
 }
 
 void dfi__target_stats(
@@ -227,6 +228,7 @@ void dfi__target_stats(
 	stats->long_stalls = atomic_peek(&target->long_stalls);
 	stats->gaps = atomic_peek(&target->gaps);
 	stats->lost_segments = atomic_peek(&target->lost_segments);
+	target_describe(target, stats);
 }
 
 void dfi__stats_add(struct dfi *dfi, struct stats_entry *entry, stats_fn *read)

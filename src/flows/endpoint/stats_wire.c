@@ -53,6 +53,12 @@ static void endpoint_to_message(uint64_t id,
 	message->gaps = stats->gaps;
 	message->lost_segments = stats->lost_segments;
 	message->peer = stats->peer;
+	message->incarnation = stats->incarnation;
+	message->dropped = stats->dropped;
+	message->evictions = stats->evictions;
+	message->epoch = stats->epoch;
+	message->n_partitions = stats->n_partitions;
+	message->n_moving = stats->n_moving;
 }
 
 static void error_to_message(
@@ -158,7 +164,9 @@ static bool read_endpoint(
 	    message->index >= DFI_MAX_ENDPOINTS ||
 	    (message->waits_for >= DFI_MAX_ENDPOINTS &&
 		message->waits_for != UINT32_MAX) ||
-	    message->peer > DFI_MAX_ENDPOINTS)
+	    message->peer > DFI_MAX_ENDPOINTS ||
+	    message->n_partitions > DFI_MAX_PARTITIONS ||
+	    message->n_moving > DFI_MAX_PARTITIONS)
 		return false;
 	memcpy(stats->flow, message->flow, strlen(message->flow) + 1);
 	stats->instance = message->instance;
@@ -180,6 +188,12 @@ static bool read_endpoint(
 	stats->gaps = message->gaps;
 	stats->lost_segments = message->lost_segments;
 	stats->peer = message->peer;
+	stats->incarnation = message->incarnation;
+	stats->dropped = message->dropped;
+	stats->evictions = message->evictions;
+	stats->epoch = message->epoch;
+	stats->n_partitions = message->n_partitions;
+	stats->n_moving = message->n_moving;
 	return true;
 }
 

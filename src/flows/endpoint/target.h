@@ -430,4 +430,12 @@ static inline int target_check(const struct dfi_target *target)
 	return dfi__target_check_slow(target);
 }
 
+/* What a kind adds to the counters of dfi_stats_list(). */
+static inline void target_describe(
+    const struct dfi_target *target, struct dfi_endpoint_stats *stats)
+{
+	if (target->kind->intake.describe)
+		target->kind->intake.describe(target, stats);
+}
+
 #endif

@@ -166,7 +166,12 @@ int dfi__eviction_end(struct seat_watch *watch, struct eviction *eviction,
     bool is_due, int64_t deadline)
 {
 	int ret = is_due ? delete_seat(watch, eviction, deadline) : 0;
+	bool counts = is_due && !ret && eviction->has_note &&
+	    eviction->why != EVICTION_NO_MEMBER;
 
+	pthread_mutex_lock(&watch->lock);
+	watch->n_evicted += counts;
+	pthread_mutex_unlock(&watch->lock);
 	forget_note(watch, eviction);
 	return ret;
 }

@@ -51,6 +51,7 @@ struct seat_watch {
 	uint64_t *put_out[OPEN_ROLES];
 	struct eviction_note evictor; /* who has evicted this endpoint */
 	bool has_evictor;             /* ... if that is known */
+	uint64_t n_evicted;           /* others that this one has evicted */
 	uint64_t *withdrawn; /* the last pair that this endpoint has left */
 	uint32_t news;       /* counts what the helper should look at */
 	/* Of a flow with partitions: who owns them, else NULL. */

@@ -25,6 +25,10 @@ void dfi__open_source_close(struct dfi_source *source);
 int dfi__open_target_next(struct dfi_target *target);
 void dfi__open_target_leave(struct dfi_target *target);
 int dfi__open_target_cancel(struct dfi_target *target);
+void dfi__open_source_describe(
+    const struct dfi_source *source, struct dfi_endpoint_stats *stats);
+void dfi__open_target_describe(
+    const struct dfi_target *target, struct dfi_endpoint_stats *stats);
 int dfi__open_target_take_event(
     struct dfi_target *target, struct dfi_event *event);
 

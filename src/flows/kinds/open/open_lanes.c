@@ -153,7 +153,7 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 	ended = writer_closed(&end->rings[0]) == RING_CANCELLED ||
 	    (writer_closed(&end->rings[0]) && !n);
 	if (source->flow.on_loss != DFI_ON_LOSS_REPLAY)
-		open->dropped += n;
+		owned_add(&open->dropped, n);
 	if (open->news)
 		note_end(&open->news[seat],
 		    was_evicted(open, seat) ? DFI_EVICTED

@@ -361,7 +361,7 @@ int dfi__open_replica_check_whole(const struct dfi_source *source)
 	n = unsent(source) / source->head.tuple_size;
 	if (ret < 0 || !n)
 		return ret;
-	open->dropped += n;
+	owned_add(&open->dropped, n);
 	if (source->flow.on_loss != DFI_ON_LOSS_FAIL)
 		return 0;
 	return dfi__fail(-ECONNRESET,

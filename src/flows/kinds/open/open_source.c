@@ -420,7 +420,7 @@ int dfi_source_dropped(const struct dfi_source *source, uint64_t *n)
 		return 0;
 	open = open_source(source);
 	keyed_enter(open);
-	*n = open->dropped;
+	*n = atomic_peek(&open->dropped);
 	keyed_leave(open);
 	return 0;
 }

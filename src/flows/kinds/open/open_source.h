@@ -66,7 +66,7 @@ struct open_source {
 	struct seat_news *news;     /* of each target; only with DFI_EVENTS */
 	struct keyed *keyed;        /* with partitions (keyed.h), or NULL */
 	struct source_order *order; /* or NULL */
-	uint64_t dropped;           /* see dfi_source_dropped() */
+	_Atomic uint64_t dropped;   /* see dfi_source_dropped() */
 	/* Since when each ring is full, or 0, or EVICTING; or NULL. */
 	int64_t *full_since;
 	_Atomic uint64_t mark;       /* source->marked, for the helper */

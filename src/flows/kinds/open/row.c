@@ -14,12 +14,14 @@ const struct kind dfi__open_kind = {
 	.source = {
 		.leave = dfi__open_source_leave,
 		.close = dfi__open_source_close,
+		.describe = dfi__open_source_describe,
 		.mark = dfi__open_mark,
 	},
 	.intake = {
 		.next = dfi__open_target_next,
 		.leave = dfi__open_target_leave,
 		.cancel = dfi__open_target_cancel,
+		.describe = dfi__open_target_describe,
 		.wakes = dfi__open_target_wakes,
 		.announce = dfi__open_target_announce,
 		.sleeps = dfi__open_target_sleeps,
@@ -34,6 +36,7 @@ const struct kind dfi__open_replicate_kind = {
 	.source = {
 		.leave = dfi__open_source_leave,
 		.close = dfi__open_source_close,
+		.describe = dfi__open_source_describe,
 		.mark = dfi__open_mark,
 	},
 };
@@ -42,12 +45,14 @@ const struct kind dfi__open_combine_kind = {
 	.source = {
 		.leave = dfi__open_source_leave,
 		.close = dfi__open_source_close,
+		.describe = dfi__open_source_describe,
 		.mark = dfi__open_combine_mark,
 	},
 	.intake = {
 		.next = dfi__combine_next,
 		.leave = dfi__open_target_leave,
 		.cancel = dfi__open_target_cancel,
+		.describe = dfi__open_target_describe,
 		.wakes = dfi__open_target_wakes,
 		.announce = dfi__open_target_announce,
 		.sleeps = dfi__open_target_sleeps,
