@@ -32,6 +32,7 @@ static void teardown(void)
 
 TestSuite(open_nonblocking, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(open_cancel, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(open_rules, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(open_stats, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_flow_attr flow_attr(
@@ -560,6 +561,127 @@ Test(open_cancel, what_is_not_there_is_refused)
 	assert_error(
 	    dfi_target_cancel(t), -EOPNOTSUPP, "DFI_ON_LOSS_REPLAY", "close");
 	close_target(t);
+	remove_flow();
+
+	if (over_network())
+		return; /* There are no ordered ones yet. */
+	attr = flow_attr(DFI_REPLICATE, 0, DFI_ON_LOSS_DROP);
+	attr.replicate.ordered = 1;
+	attr.transport = DFI_TRANSPORT_SHM;
+	create_with(&attr);
+	t = target_with(0, 0);
+	assert_error(dfi_target_cancel(t), -EOPNOTSUPP, "ordered", "close");
+	close_target(t);
+}
+
+/* ---- Rules of the headers -------------------------------------------------
+ */
+
+Test(open_rules, pushes_wait_when_all_targets_have_left)
+{
+	struct kv kv = numbered_kv(0);
+	struct dfi_source *s;
+	struct dfi_target *t;
+	uint64_t n = 0;
+	int ret;
+
+	create(DFI_SHUFFLE, DFI_ROUTE_ANY, DFI_ON_LOSS_DROP);
+	t = target_with(0, 0);
+	s = source_with(0, DFI_NONBLOCK);
+	cr_assert_eq(push_soon(s, &kv), 0, "%s", dfi_errmsg());
+	close_target(t);
+	/* Until it has heard of that, tuples are dropped. */
+	while (!(ret = dfi_source_push(s, &kv))) {
+		cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+		kv = numbered_kv(++n);
+	}
+	cr_assert_eq(ret, -EAGAIN, "%s", dfi_errmsg());
+	t = target_with(1, 0);
+	push_by_fd(s, &kv);
+	close_source(s);
+	expect_number(t, n);
+	finish();
+	end_target(t);
+}
+
+Test(open_rules, pushes_do_not_wait_for_events)
+{
+	struct dfi_target *first, *second;
+	struct dfi_event event;
+	struct dfi_source *s;
+
+	create(DFI_REPLICATE, 0, DFI_ON_LOSS_DROP);
+	first = target_with(0, 0);
+	s = source_with(0, DFI_EVENTS);
+	push_number(s, 1);
+	second = target_with(1, 0);
+	push_number(s, 2);
+	cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+	expect_number(first, 1);
+	expect_number(first, 2);
+	/* They are there when it suits. */
+	cr_assert_eq(event_of(s).type, DFI_JOINED);
+	cr_assert_eq(event_of(s).type, DFI_JOINED);
+	cr_assert_eq(dfi_source_event(s, &event), -EAGAIN);
+	close_source(s);
+	close_target(first);
+	close_target(second);
+}
+
+Test(open_rules, who_has_come_and_gone_has_no_event)
+{
+	struct dfi_target *first, *second;
+	struct dfi_event event;
+	struct dfi_source *s;
+
+	create(DFI_SHUFFLE, DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	first = target_with(0, 0);
+	s = source_with(0, DFI_EVENTS);
+	cr_assert_eq(event_of(s).seat, 0);
+	close_target(target_with(1, 0));
+	second = target_with(2, 0);
+	/* Over a network, the source may hear of the end later. */
+	do
+		event = event_of(s);
+	while (over_network() && event.seat == 1);
+	cr_assert_eq(event.seat, 2);
+	cr_assert_eq(event.type, DFI_JOINED);
+	close_source(s);
+	close_target(first);
+	close_target(second);
+}
+
+/* A view begins without one that comes later, until that consumes. */
+Test(open_rules, a_target_that_has_not_begun_has_no_position)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_REPLICATE, 0, DFI_ON_LOSS_DROP);
+	struct dfi_target *first, *second;
+	uint64_t position;
+	struct dfi_source *s;
+	const void *tuple;
+
+	if (over_network())
+		return; /* There are no ordered ones yet. */
+	attr.replicate.ordered = 1;
+	attr.transport = DFI_TRANSPORT_SHM;
+	create_with(&attr);
+	first = target_with(0, 0);
+	s = source_with(0, DFI_EVENTS);
+	cr_assert_eq(event_of(s).type, DFI_JOINED);
+	push_number(s, 0);
+	cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+	expect_number(first, 0);
+	second = target_with(1, 0);
+	assert_error(dfi_target_position(second, &position), -EAGAIN, "");
+	cr_assert_eq(event_of(s).type, DFI_JOINED);
+	push_number(s, 1);
+	cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_consume(second, &tuple), 1, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_position(second, &position), 0);
+	close_source(s);
+	close_target(first);
+	close_target(second);
 }
 
 /* ---- Counters -------------------------------------------------------------

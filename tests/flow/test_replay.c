@@ -791,6 +791,32 @@ Test(replay, a_resume_is_not_behind_tuples_that_wait)
 	finish(&second, 1);
 }
 
+Test(replay, a_resume_that_timed_out_can_be_repeated)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source;
+	struct worker worker;
+	uint64_t lowest = 1;
+	int ret;
+
+	create(1);
+	open_worker(&worker, 0);
+	attr.stall_timeout_ms = 20;
+	cr_assert_eq(dfi_source_open(rig.dfi, "f", 0, &attr, &source), 0, "%s",
+	    dfi_errmsg());
+	/* Nobody has taken a partition. */
+	assert_error(
+	    dfi_source_resume(source, &lowest, NULL, 0), -ETIMEDOUT, "");
+	work_until_held(&worker, PARTITIONS);
+	do
+		ret = dfi_source_resume(source, &lowest, NULL, 0);
+	while (ret == -ETIMEDOUT);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	cr_assert_eq(lowest, 0);
+	close_source(source, &worker, 1);
+	finish(&worker, 1);
+}
+
 Test(replay, source_and_target_die_and_the_input_is_read_again)
 {
 	struct worker first, second;

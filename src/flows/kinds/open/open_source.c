@@ -387,6 +387,9 @@ int dfi_source_event(struct dfi_source *source, struct dfi_event *event)
 	open = open_source(source);
 	keyed_enter(open);
 	ret = dfi__open_adopt(source);
+	/* Who has come and gone by now has no event. */
+	if (!ret)
+		ret = dfi__open_drop_lost(source);
 	for (i = 0; !ret && !found && i < source->flow.n_targets; i++)
 		found = take_news(&open->news[i], i, event);
 	keyed_leave(open);
