@@ -270,6 +270,37 @@ Test(open_nonblocking, source_that_gives_up_harms_nobody)
 	end_target(t);
 }
 
+static void *open_hasty(void *arg)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+
+	attr.open_timeout_ms = NEVER_MS;
+	attr.stall_timeout_ms = 1;
+	return dfi_source_open(rig.dfi, "f", 0, &attr, arg) < 0 ? "no source"
+								: NULL;
+}
+
+/* stall_timeout_ms is for what comes behind the open. */
+Test(open_nonblocking, source_that_waits_has_the_time_of_an_open)
+{
+	struct dfi_source *s = NULL;
+	struct dfi_target *t;
+	pthread_t thread;
+	void *failed;
+
+	create(DFI_SHUFFLE, DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
+	cr_assert_eq(pthread_create(&thread, NULL, open_hasty, &s), 0);
+	/* It has most probably begun to wait by then; it is right either way.
+	 */
+	poll(NULL, 0, 100);
+	t = target_with(0, 0);
+	cr_assert_eq(pthread_join(thread, &failed), 0);
+	cr_assert_null(failed, "%s", (const char *)failed);
+	close_source(s);
+	finish();
+	end_target(t);
+}
+
 /* ---- Cancelling -----------------------------------------------------------
  */
 

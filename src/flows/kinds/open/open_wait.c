@@ -244,12 +244,16 @@ static int await_start(struct dfi_source *source)
 
 int dfi__open_await_start(struct dfi_source *source, int64_t deadline)
 {
+	int64_t timeout_ns = source->wait_time.timeout_ns;
 	int ret;
 
+	/* The time of an open is not that of a push. */
+	source->wait_time.timeout_ns = DEADLINE_NEVER;
 	source->wait_time.deadline = deadline;
 	keyed_enter(open_source(source));
 	ret = await_start(source);
 	keyed_leave(open_source(source));
 	source->wait_time.deadline = DEADLINE_NEVER;
+	source->wait_time.timeout_ns = timeout_ns;
 	return ret;
 }
