@@ -499,6 +499,56 @@ Test(etcd, a_client_whose_lease_has_ended_sets_its_keys_again)
 }
 
 /* As if others had deleted it: the lease lives, so it is not set again. */
+/* Wait until it has heard that. */
+static void ear_await(struct ear *its, const char *part)
+{
+	struct timespec until = deadline_timespec(soon());
+	bool heard;
+	int err = 0;
+
+	pthread_mutex_lock(&its->lock);
+	while (!(heard = strstr(its->log, part)) && !err)
+		err = pthread_cond_timedwait(&its->heard, &its->lock, &until);
+	pthread_mutex_unlock(&its->lock);
+	cr_assert(heard, "no '%s' in '%s'", part, its->log);
+}
+
+/* Others have seen that it has gone, so its owner learns that as well. */
+Test(etcd, a_key_that_is_set_once_does_not_come_back)
+{
+	struct registry_watch *watch, *own;
+	struct pause pause;
+	struct ear own_ear;
+
+	begin(1, TTL_MS);
+	ear_init(&own_ear);
+	cr_assert_eq(put_leased(client, "k/again", "1"), 0);
+	cr_assert_eq(dfi__client_create(client, "k/once", "1", 1,
+			 CLIENT_LEASED | CLIENT_ONCE, soon(), NULL),
+	    0);
+	cr_assert_eq(
+	    dfi__client_watch(client, "k/", ear_hear, &own_ear, soon(), &own),
+	    0);
+	cr_assert_eq(
+	    dfi__client_watch(other, "k/once", ear_hear, &ear, soon(), &watch),
+	    0);
+	pause_loop(&pause);
+	ear_expect(&ear, "+k/once=1 -k/once ");
+	await_count(other, "k/", 0);
+	resume_loop(&pause);
+	/* The stream may have told of the deletions before that. */
+	await_count(other, "k/", 1);
+	ear_await(&own_ear, "BACK ");
+	ear_await(&own_ear, "-k/once ");
+	cr_assert_eq(count(other, "k/once"), 0);
+	/* Its name is free. */
+	cr_assert_eq(dfi__client_create(client, "k/once", "2", 1,
+			 CLIENT_LEASED | CLIENT_ONCE, soon(), NULL),
+	    0);
+	ear_expect(&ear, "+k/once=1 -k/once +k/once=2 ");
+	end();
+}
+
 Test(etcd, a_shared_key_that_others_delete_is_not_kept)
 {
 	begin(1, TTL_MS);

@@ -379,8 +379,9 @@ static int claim(struct seat_watch *watch, uint32_t index, int64_t deadline)
 	    &watch->seats, watch->role, index, watch->incarnation);
 	pthread_mutex_unlock(&watch->lock);
 	dfi__endpoint_key(key, watch->flow, words[watch->role], index);
+	/* When the lease has ended, others have seen that this one is gone. */
 	ret = dfi__client_create(watch->dfi->registry, key, data, size,
-	    CLIENT_LEASED | shared, deadline, NULL);
+	    CLIENT_LEASED | CLIENT_ONCE | shared, deadline, NULL);
 	free(data);
 	if (!ret)
 		memcpy(watch->key, key, sizeof(key));

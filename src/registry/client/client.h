@@ -38,6 +38,12 @@ enum {
 	 * again when the connection comes back.
 	 */
 	CLIENT_SHARED = 2,
+	/*
+	 * Do not set the key again when an etcd has deleted it with the lease,
+	 * as others have seen that; watches report the deletion before BACK. A
+	 * dfi-registry has reported it to this client as to others.
+	 */
+	CLIENT_ONCE = 4,
 };
 
 struct registry_value {

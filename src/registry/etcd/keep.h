@@ -15,7 +15,7 @@ struct kept_key {
 	char *key;
 	void *value;
 	size_t size;
-	unsigned flags;  /* CLIENT_LEASED, CLIENT_SHARED */
+	unsigned flags;  /* CLIENT_LEASED, CLIENT_SHARED, CLIENT_ONCE */
 	uint64_t put;    /* of its next restoration */
 	bool sent;       /* in this restoration */
 	int64_t gone_at; /* when the stream reported its end; 0: it is there */

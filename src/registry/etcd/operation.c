@@ -109,7 +109,8 @@ static void note_key(const struct etcd_operation *operation)
 	case OP_RECLAIM:
 		dfi__etcd_keep(client, operation->key, operation->value,
 		    operation->size,
-		    operation->flags & (CLIENT_LEASED | CLIENT_SHARED));
+		    operation->flags &
+			(CLIENT_LEASED | CLIENT_SHARED | CLIENT_ONCE));
 		break;
 	case OP_DELETE:
 		dfi__etcd_keep_drop(client, operation->key);

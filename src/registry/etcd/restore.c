@@ -151,7 +151,7 @@ static json_t *restoration(
 	json_t *absent = dfi__json_absent(dfi__request_key(client, kept->key));
 
 	/* etcd has kept a key without a lease, unless others deleted it. */
-	if (!leased && !client->restore.anew) {
+	if ((!leased || kept->flags & CLIENT_ONCE) && !client->restore.anew) {
 		json_decref(put);
 		json_decref(absent);
 		return dfi__json_nested(again);
@@ -283,17 +283,22 @@ static bool is_set(const json_t *answer, unsigned i)
 static void note_keys(struct etcd_client *client, const json_t *answer)
 {
 	struct restore *restore = &client->restore;
+	struct kept_key *kept;
+	bool once;
 	unsigned i;
 
 	for (i = 0; i < restore->n; i++) {
-		if (is_set(answer, i) ||
-		    !dfi__etcd_keep_find(client, restore->keys[i]))
+		kept = dfi__etcd_keep_find(client, restore->keys[i]);
+		if (!kept || is_set(answer, i))
 			continue;
 		dfi__log(DFI_LOG_WARN,
 		    "registry %s: '%s' is somebody else's, or deleted, since "
 		    "the registry was lost",
 		    client->at.address, restore->keys[i]);
+		once = kept->flags & CLIENT_ONCE;
 		dfi__etcd_keep_drop(client, restore->keys[i]);
+		if (once)
+			dfi__etcd_watch_gone(client, restore->keys[i]);
 	}
 }
 

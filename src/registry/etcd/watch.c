@@ -414,6 +414,29 @@ void dfi__etcd_watch_report(
 	}
 }
 
+/* A key that is missing was reported, and the last reading did not find it. */
+static void report_gone(struct etcd_watch *watch, const char *key)
+{
+	struct reported_key *reported = dfi__reported(&watch->keys, key, false);
+
+	if (!reported || !reported->missing)
+		return;
+	dfi__reported_forget(&watch->keys, reported);
+	report_delete(watch, key, 0, false);
+}
+
+void dfi__etcd_watch_gone(struct etcd_client *client, const char *key)
+{
+	struct etcd_watch *watch;
+
+	client->next_watch = TAILQ_FIRST(&client->watches);
+	while ((watch = client->next_watch)) {
+		client->next_watch = TAILQ_NEXT(watch, link);
+		if (dfi__etcd_watch_concerns(watch, key))
+			report_gone(watch, key);
+	}
+}
+
 void dfi__etcd_watch_expire(struct etcd_client *client)
 {
 	struct etcd_watch *watch;

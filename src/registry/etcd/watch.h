@@ -77,6 +77,9 @@ void dfi__etcd_watch_read_again(struct etcd_watch *watch, bool anew);
 void dfi__etcd_watch_report(
     struct etcd_client *client, enum registry_event_type type);
 
+/* A key is not coming back: report it as deleted, unless it is there. (loop) */
+void dfi__etcd_watch_gone(struct etcd_client *client, const char *key);
+
 /* The grace is over: report the missing keys as deleted. (loop) */
 void dfi__etcd_watch_expire(struct etcd_client *client);
 
