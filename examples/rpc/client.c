@@ -83,9 +83,22 @@ static int call(struct client *client, uint64_t value, uint64_t *square)
 	return ret < 0 ? ret : -ESHUTDOWN;
 }
 
+/* A number of the command line, or its default. */
 static unsigned long argument(char **argv, int argc, int i, unsigned long value)
 {
-	return argc > i ? strtoul(argv[i], NULL, 10) : value;
+	char *end = NULL;
+
+	if (argc > 4)
+		errx(64, "too many arguments: REQUESTS VISITS PAUSE_MS");
+	if (argc <= i)
+		return value;
+	value = strtoul(argv[i], &end, 10);
+	if (*end || end == argv[i] || argv[i][0] == '-')
+		errx(64,
+		    "'%s' is no number: rpc-client [REQUESTS [VISITS "
+		    "[PAUSE_MS]]]",
+		    argv[i]);
+	return value;
 }
 
 int main(int argc, char **argv)
@@ -117,8 +130,8 @@ int main(int argc, char **argv)
 		leave(&client);
 	}
 	check(dfi_close(dfi));
-	printf("%lu visits, %lu replies, %lu timed out\n", n_visits, n_replies,
-	    n_late);
+	printf("%lu visit%s, %lu replies, %lu timed out\n", n_visits,
+	    n_visits == 1 ? "" : "s", n_replies, n_late);
 	if (fflush(stdout) || ferror(stdout))
 		err(1, "standard output");
 	return n_late != 0;

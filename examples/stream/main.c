@@ -139,6 +139,7 @@ static int run_command(int argc, char **argv)
 		.rate = 20000,
 	};
 
+	argv[0] = (char *)(uintptr_t) "stream run";
 	if (options_check(&argp, argv) < 0)
 		return 64;
 	argp_err_exit_status = 64;
@@ -155,6 +156,19 @@ static struct board *map_board(void)
 	if (board == MAP_FAILED)
 		err(1, "the leader's counters");
 	return board;
+}
+
+/* Where the files of all parts are. */
+static bool is_folder(const char *folder)
+{
+	struct stat status;
+
+	if (!stat(folder, &status) && S_ISDIR(status.st_mode))
+		return true;
+	complain("%s: there is no such folder: make it, for all parts of the "
+		 "stream",
+	    folder);
+	return false;
 }
 
 static int usage(void)
@@ -174,6 +188,8 @@ static int produce_command(int argc, char **argv)
 	    !number_read(argv[3], 0, PRODUCERS - 1, &number) ||
 	    (argc > 4 && !number_read(argv[4], 0, UINT32_MAX, &rate)))
 		return usage();
+	if (!is_folder(argv[2]))
+		return 1;
 	return produce(
 	    argv[2], (unsigned)number, rate, led ? map_board() : NULL);
 }
@@ -186,6 +202,8 @@ static int generate_command(int argc, char **argv)
 	    !number_read(argv[4], 0, UINT32_MAX, &n) ||
 	    !number_read(argv[5], 1, UINT32_MAX, &rate))
 		return usage();
+	if (!is_folder(argv[2]))
+		return 1;
 	return events_generate(argv[2], (unsigned)number, n, rate) < 0;
 }
 
@@ -199,8 +217,8 @@ int main(int argc, char **argv)
 	if (argc > 1 && is(argv[1], "generate"))
 		return generate_command(argc, argv);
 	if (argc == 3 && is(argv[1], "consume"))
-		return consume(argv[2]);
+		return !is_folder(argv[2]) || consume(argv[2]);
 	if (argc == 3 && is(argv[1], "results"))
-		return store_print(argv[2]) < 0;
+		return !is_folder(argv[2]) || store_print(argv[2]) < 0;
 	return usage();
 }

@@ -71,6 +71,9 @@ resident() # PID: KiB
 registry=$!
 await registry.out
 start_server
+status=0
+client --help > client.out || status=$?
+[ $status -eq 64 ] || fail "a client with a wrong argument ends with $status"
 
 # One client is stopped and two are killed while others are at work.
 "$bin/rpc-client" 1000000 1 1 > stopped.out 2>> err &

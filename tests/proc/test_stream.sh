@@ -89,6 +89,11 @@ refused 'nobody is left' run new --kill consumer --consumers 1
 sed -i '7s/.*/1,2,three/' alone/events.0.csv
 refused 'alone/events.0.csv, line 7: ' produce alone 0
 refused 'alone/events.5.csv: No such file' produce alone 5
+for part in 'generate none 0 10 10' 'produce none 0' 'consume none' 'results none'; do
+	# shellcheck disable=SC2086 # several words
+	refused 'none: there is no such folder' $part
+done
+refused "Try \`stream run --help'" run
 sed -i '1s/.*/sensor/' alone/events.1.csv
 refused 'alone/events.1.csv, line 1: ' produce alone 1
 kill -TERM $second
