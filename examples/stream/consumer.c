@@ -172,11 +172,16 @@ static int open_target(struct consumer *consumer)
 {
 	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
 
+	int ret;
+
 	attr.schema = &tuple_schema;
 	attr.flags = DFI_EVENTS;
 	attr.stall_timeout_ms = WAIT_MS;
-	if (dfi_target_open(consumer->dfi, FLOW, DFI_ANY_SEAT, &attr,
-		&consumer->target) < 0)
+	/* One that was stopped has lost the registry as well, for a moment. */
+	while ((ret = dfi_target_open(consumer->dfi, FLOW, DFI_ANY_SEAT, &attr,
+		    &consumer->target)) == -ENOTCONN)
+		sleep_ms(10);
+	if (ret < 0)
 		return flow_failed("a consumer");
 	to_stop = consumer->target;
 	signal(SIGTERM, on_signal);

@@ -3,7 +3,8 @@
  * A producer reads its event file in passes. It pushes the events that are not
  * in the store when the pass begins, and ends when the store has all. Whatever
  * may have lost events ends a pass: a consumer has gone, or the store gets
- * nothing more. A producer that was killed and comes again does the same.
+ * nothing more. A producer that was killed and comes again does the same, and
+ * so does one that was stopped for so long that its seat is gone.
  */
 #include <errno.h>
 #include <string.h>
@@ -131,6 +132,12 @@ static int look(struct producer *producer)
 	return ret;
 }
 
+/* -ESTALE, of a producer whose seat is gone: it was stopped for too long. */
+static int failed(int ret, const char *what)
+{
+	return ret == -ESTALE ? ret : flow_failed(what);
+}
+
 /* Push the file's events: 0, 1 if some may be lost, or an error. */
 static int push_all(struct producer *producer, struct events *events)
 {
@@ -146,7 +153,7 @@ static int push_all(struct producer *producer, struct events *events)
 		if (!ret && row % LOOK_EVERY == 0)
 			ret = look(producer);
 		if (ret)
-			return ret < 0 ? flow_failed("a push") : ret;
+			return ret < 0 ? failed(ret, "a push") : ret;
 	}
 	return ret;
 }
@@ -164,15 +171,16 @@ static int await_stored(struct producer *producer)
 			return -1;
 		if (!memcmp(producer->stored, producer->counts, sizeof(before)))
 			return 0;
-		if (mark(producer, DFI_NO_MARK - 1) < 0)
-			return flow_failed("the last mark");
+		ret = mark(producer, DFI_NO_MARK - 1);
+		if (ret < 0)
+			return failed(ret, "the last mark");
 		if (memcmp(producer->stored, before, sizeof(before)) != 0)
 			since = now_ns();
 		if (now_ns() - since > STUCK_MS * UINT64_C(1000000))
 			return 1;
 		ret = has_lost(producer);
 		if (ret)
-			return ret < 0 ? flow_failed("a look at consumers")
+			return ret < 0 ? failed(ret, "a look at consumers")
 				       : ret;
 		sleep_ms(STORE_MS);
 	}
@@ -201,12 +209,39 @@ static int open_source(struct dfi *dfi, struct producer *producer)
 	attr.schema = &tuple_schema;
 	attr.flags = DFI_EVENTS;
 	attr.stall_timeout_ms = WAIT_MS;
-	/* Its last holder has just died, or there is no consumer yet. */
+	/*
+	 * Its last holder has just died, there is no consumer yet, or the
+	 * registry is away for a moment.
+	 */
 	while ((ret = dfi_source_open(dfi, FLOW, producer->number, &attr,
 		    &producer->source)) == -EEXIST ||
-	    ret == -EBUSY || ret == -ETIMEDOUT)
+	    ret == -EBUSY || ret == -ETIMEDOUT || ret == -ENOTCONN)
 		sleep_ms(10);
-	return ret < 0 ? flow_failed("a producer") : 0;
+	if (ret < 0) {
+		producer->source = NULL;
+		return flow_failed("a producer");
+	}
+	/* As a new source has them. */
+	producer->marked = producer->dropped = 0;
+	return 0;
+}
+
+/* Until the store has all events: 0, or -1. */
+static int work(struct dfi *dfi, struct producer *producer)
+{
+	struct board *board = producer->board;
+	int ret;
+
+	do {
+		if (board)
+			atomic_fetch_add(&board->passes[producer->number], 1);
+		ret = pass(producer);
+		if (ret == -ESTALE) {
+			(void)dfi_source_close(producer->source);
+			ret = open_source(dfi, producer) < 0 ? -1 : 1;
+		}
+	} while (ret > 0);
+	return ret;
 }
 
 int produce(const char *folder, unsigned number, unsigned long rate,
@@ -231,11 +266,7 @@ int produce(const char *folder, unsigned number, unsigned long rate,
 		if (board)
 			producer.first = atomic_load(&board->rows[number]);
 		producer.furthest = producer.first;
-		do {
-			if (board)
-				atomic_fetch_add(&board->passes[number], 1);
-			ret = pass(&producer);
-		} while (ret > 0);
+		ret = work(dfi, &producer);
 		if (dfi_source_close(producer.source) < 0 && !ret)
 			ret = flow_failed("the end of a producer");
 	}
