@@ -446,6 +446,20 @@ Test(open_handover, who_looks_late_does_not_count_the_time)
 	cr_assert(source_is_overdue(old, 100004, &seat));
 }
 
+/* The registry was away. */
+Test(open_handover, all_get_the_whole_time_after_a_restart)
+{
+	uint32_t seat = 0;
+
+	propose(new);
+	begin_to_look();
+	cr_assert_not(source_is_overdue(old, 109, &seat));
+	dfi__open_overdue_restart(&overdue, 109);
+	cr_assert_not(source_is_overdue(old, 119, &seat));
+	seat = 0;
+	cr_assert(source_is_overdue(old, 120, &seat));
+}
+
 Test(open_handover, a_target_that_does_not_release_or_take_is_named)
 {
 	bool releases = false;

@@ -15,6 +15,11 @@ static void pass_time(struct open_overdue *overdue, int64_t now, int64_t limit)
 	overdue->looked = now;
 }
 
+void dfi__open_overdue_restart(struct open_overdue *overdue, int64_t now)
+{
+	overdue->looked = overdue->since = overdue->released = now;
+}
+
 /* Note when each step has begun. */
 static void follow(struct open_overdue *overdue,
     const struct keyed_target *target, int64_t now, int64_t limit)

@@ -21,6 +21,9 @@ struct open_overdue {
 /* Who waits looks so often in the time of a step, and counts no time more. */
 #define OPEN_OVERDUE_LOOKS 4
 
+/* What has passed by now says nothing of others: they get all the time anew. */
+void dfi__open_overdue_restart(struct open_overdue *overdue, int64_t now);
+
 /*
  * A source whose mark this target misses to release its partitions, from number
  * *source on. The caller evicts it if its ring is empty and has room, so that

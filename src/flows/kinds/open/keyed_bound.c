@@ -10,6 +10,11 @@
 /* How long it tries to evict somebody before it looks again who is due. */
 #define EVICT_NS (INT64_C(2) * NS_PER_S)
 
+static int64_t limit_of(const struct seat_watch *seats)
+{
+	return seats->flow->evict_after_ms * (int64_t)NS_PER_MS;
+}
+
 /* Under the lock: whether it still holds up that table. */
 static bool still_holds_up(const struct keyed_target *target,
     const struct eviction *eviction, uint64_t table)
@@ -21,9 +26,14 @@ static bool still_holds_up(const struct keyed_target *target,
 	    : dfi__open_holds_up(target->tables, target->seats, eviction->seat);
 }
 
-/* Under the lock, which it gives up in between. */
-static void evict(struct seat_watch *seats, const struct keyed_target *target,
-    enum open_role role, uint32_t seat, enum eviction_why why)
+/*
+ * Under the lock, which it gives up in between. If the registry has taken as
+ * long as a step to answer, others may wait for it as well, with their part
+ * done.
+ */
+static void evict(struct hand_bound *bound, struct seat_watch *seats,
+    const struct keyed_target *target, enum open_role role, uint32_t seat,
+    enum eviction_why why)
 {
 	struct eviction eviction = {
 		.role = role,
@@ -33,14 +43,17 @@ static void evict(struct seat_watch *seats, const struct keyed_target *target,
 		.why = why,
 	};
 	uint64_t table = target->tables->newest.number;
-	int64_t deadline = clock_now_ns() + EVICT_NS;
-	bool is_due;
+	int64_t begun = clock_now_ns(), deadline = begun + EVICT_NS;
+	bool is_due = false;
 	int ret;
 
 	pthread_mutex_unlock(&seats->lock);
 	ret = dfi__eviction_begin(seats, &eviction, deadline);
 	pthread_mutex_lock(&seats->lock);
-	is_due = !ret && still_holds_up(target, &eviction, table);
+	if (clock_now_ns() - begun > limit_of(seats))
+		dfi__open_overdue_restart(&bound->overdue, clock_now_ns());
+	else
+		is_due = !ret && still_holds_up(target, &eviction, table);
 	pthread_mutex_unlock(&seats->lock);
 	if (!ret)
 		ret = dfi__eviction_end(seats, &eviction, is_due, deadline);
@@ -62,7 +75,7 @@ static void evict_sources(struct hand_bound *bound, struct seat_watch *seats,
 			atomic_set(&bound->is_asked, true);
 			return;
 		}
-		evict(seats, target, OPEN_SOURCE, seat++, EVICTION_MARK);
+		evict(bound, seats, target, OPEN_SOURCE, seat++, EVICTION_MARK);
 	}
 	bound->is_empty = false;
 }
@@ -76,22 +89,25 @@ static void evict_target(struct hand_bound *bound, struct seat_watch *seats,
 	if (!dfi__open_overdue_target(
 		&bound->overdue, target, now, limit, &seat, &releases))
 		return;
-	evict(seats, target, OPEN_TARGET, seat,
+	evict(bound, seats, target, OPEN_TARGET, seat,
 	    releases ? EVICTION_RELEASE : EVICTION_TAKE);
 }
 
 int64_t dfi__hand_bound_tend(struct hand_bound *bound, struct seat_watch *seats,
     const struct keyed_target *target)
 {
-	int64_t limit = seats->flow->evict_after_ms * (int64_t)NS_PER_MS;
-	int64_t now = clock_now_ns();
+	int64_t limit = limit_of(seats), now = clock_now_ns();
 	bool waits;
 
 	if (!limit)
 		return DEADLINE_NEVER;
 	pthread_mutex_lock(&seats->lock);
-	evict_sources(bound, seats, target, now, limit);
-	evict_target(bound, seats, target, now, limit);
+	if (seats->restoring) {
+		dfi__open_overdue_restart(&bound->overdue, now);
+	} else {
+		evict_sources(bound, seats, target, now, limit);
+		evict_target(bound, seats, target, now, limit);
+	}
 	waits = target->tables->newest.number && !target->seats->evicted &&
 	    !dfi__open_is_settled(target->tables, target->seats);
 	pthread_mutex_unlock(&seats->lock);
