@@ -118,6 +118,13 @@ static bool may_put_out(const struct judge *judge, uint32_t id)
 				    : has_cause(judge, id);
 }
 
+/* A target whose ring is full, or anybody while partitions move. */
+static bool may_be_evicted(const struct judge *judge, uint32_t id)
+{
+	return judge->plan->evict_after_ms &&
+	    (!is_source(judge, id) || judge->plan->routing == DFI_ROUTE_HASH);
+}
+
 /* An error that the rules of the flow want. */
 static bool is_allowed(const struct judge *judge, uint32_t id, int ret)
 {
@@ -132,8 +139,7 @@ static bool is_allowed(const struct judge *judge, uint32_t id, int ret)
 		return true;
 	if (is_excused(judge, id) ||
 	    (ret == -ECANCELED && what.act == OPEN_ABORT) ||
-	    (ret == -ESTALE && judge->plan->evict_after_ms &&
-		!is_source(judge, id)) ||
+	    (ret == -ESTALE && may_be_evicted(judge, id)) ||
 	    (ret == -ESTALE && judge->plan->ordered && may_put_out(judge, id)))
 		return true;
 	if (judge->plan->on_loss != DFI_ON_LOSS_FAIL)

@@ -475,7 +475,8 @@ static void stop_a_source(uint32_t goal)
 	begin_to_measure();
 	rig.targets[1] = start(run_target, 1);
 	AWAIT(shared->targets[1].n_owned == PARTITIONS / 2, "the hand-over");
-	cr_assert_eq(shared->targets[0].n_evicted, 1);
+	/* More, if this machine lets others wait as long. */
+	cr_assert_geq(shared->targets[0].n_evicted, 1);
 	go_on();
 	expect_return(&shared->sources[1], rig.sources[1], "by target 0",
 	    "partitions from moving");
