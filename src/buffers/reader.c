@@ -135,7 +135,9 @@ static int check_sum(
 {
 	const struct ring_geometry *g = &reader->geometry;
 	uint64_t was = segment_header(g, payload)->checksum;
-	uint64_t is = dfi__segment_checksum(g, payload, state);
+	uint64_t sent = footer_state(
+	    reader->seq + reader->base, footer_used(state), 0);
+	uint64_t is = dfi__segment_checksum(g, payload, sent);
 
 	if (likely(is == was))
 		return 0;

@@ -47,6 +47,11 @@ struct reader {
 	 * released segments. At first it is credit_batch() of the geometry.
 	 */
 	uint32_t batch;
+	/*
+	 * The owner may set it, before a segment with tuples: the source's
+	 * numbers are higher by this, and its checksums are of those.
+	 */
+	uint64_t base;
 	uint64_t marked; /* the source's last mark; 0: none */
 	bool has_mark;   /* the segment taken last has it; for the owner */
 	/* For the owner: the first segment must be a mark, not taken yet. */

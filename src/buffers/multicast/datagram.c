@@ -8,11 +8,19 @@
 #include <endian.h>
 #include <string.h>
 
+/* Whether it is between a source and one target of an open flow. */
+static bool is_of_pair(const struct datagram_flow *flow, unsigned type)
+{
+	return flow->open && (type == DATAGRAM_REPORT || type == DATAGRAM_JOIN);
+}
+
 static size_t put_head(const struct datagram_flow *flow,
     const struct datagram *datagram, struct datagram_head *head)
 {
 	*head = (struct datagram_head){
-		.instance = htole64(flow->instance),
+		.instance = htole64(is_of_pair(flow, datagram->type)
+			? datagram->pair
+			: flow->instance),
 		.type = (uint8_t)datagram->type,
 		.flags = datagram->flags,
 		.source = htole16((uint16_t)datagram->source),
@@ -47,6 +55,7 @@ size_t dfi__datagram_encode(const struct datagram_flow *flow,
 	struct datagram_state state;
 	struct datagram_position position;
 	struct datagram_data data;
+	struct datagram_join join;
 
 	switch (datagram->type) {
 	case DATAGRAM_DATA:
@@ -71,6 +80,14 @@ size_t dfi__datagram_encode(const struct datagram_flow *flow,
 		position.zero = 0;
 		memcpy(header, &position, sizeof(position));
 		return sizeof(position);
+	case DATAGRAM_JOIN:
+		put_head(flow, datagram, &join.head);
+		join.total = htole64(datagram->total);
+		join.first = htole64(datagram->first);
+		join.target = htole32(datagram->target);
+		join.zero = 0;
+		memcpy(header, &join, sizeof(join));
+		return sizeof(join);
 	}
 	return 0;
 }
@@ -121,6 +138,21 @@ static bool parse_position(const struct datagram_flow *flow, const char *at,
 	    datagram->count <= flow->geometry.segment_count;
 }
 
+/* Only in open flows. */
+static bool parse_join(const struct datagram_flow *flow, const char *at,
+    size_t size, struct datagram *datagram)
+{
+	struct datagram_join join;
+
+	if (size != sizeof(join) || datagram->flags || !flow->open)
+		return false;
+	memcpy(&join, at, sizeof(join));
+	datagram->total = le64toh(join.total);
+	datagram->first = le64toh(join.first);
+	datagram->target = le32toh(join.target);
+	return !join.zero && (uint32_t)datagram->first == datagram->number;
+}
+
 static bool parse_report(const struct datagram_flow *flow, const char *at,
     size_t size, struct datagram *datagram)
 {
@@ -151,6 +183,17 @@ static bool parse_report(const struct datagram_flow *flow, const char *at,
 	return true;
 }
 
+/* A source knows the pairs of all its targets, so it compares by itself. */
+static bool is_ours(
+    const struct datagram_flow *flow, const struct datagram_head *head)
+{
+	uint64_t instance = le64toh(head->instance);
+
+	if (!is_of_pair(flow, head->type))
+		return instance == flow->instance;
+	return head->type == DATAGRAM_REPORT || instance == flow->pair;
+}
+
 bool dfi__datagram_parse(const struct datagram_flow *flow, const void *data,
     size_t size, struct datagram *datagram)
 {
@@ -159,9 +202,9 @@ bool dfi__datagram_parse(const struct datagram_flow *flow, const void *data,
 	if (size < sizeof(head))
 		return false;
 	memcpy(&head, data, sizeof(head));
-	if (le64toh(head.instance) != flow->instance ||
-	    le16toh(head.source) >= flow->n_sources)
+	if (!is_ours(flow, &head) || le16toh(head.source) >= flow->n_sources)
 		return false;
+	datagram->pair = le64toh(head.instance);
 	datagram->type = head.type;
 	datagram->flags = head.flags;
 	datagram->source = le16toh(head.source);
@@ -175,6 +218,8 @@ bool dfi__datagram_parse(const struct datagram_flow *flow, const void *data,
 		return parse_report(flow, data, size, datagram);
 	case DATAGRAM_POSITION:
 		return parse_position(flow, data, size, datagram);
+	case DATAGRAM_JOIN:
+		return parse_join(flow, data, size, datagram);
 	default:
 		return false;
 	}

@@ -15,6 +15,9 @@
  *	REPORT  +------+--------+-----------+---------------+----
  *	        | head | target | n_missing | first, count  | ...
  *	        +------+--------+-----------+---------------+----
+ *	JOIN    +------+-------+-------+--------+------+
+ *	        | head | total | first | target | zero |
+ *	        +------+-------+-------+--------+------+
  *
  * After the 32 bytes of DATA comes the slot of the source's ring, from its
  * beginning to the last tuple. A device gathers it without a copy. So the
@@ -38,6 +41,8 @@ enum datagram_type {
 	 * target has asked for, in place of the segments.
 	 */
 	DATAGRAM_POSITION,
+	/* In an open flow: from where on a target counts in a stream (J3). */
+	DATAGRAM_JOIN,
 };
 
 /*
@@ -52,14 +57,18 @@ enum datagram_type {
 #define DATAGRAM_USED 16 /* the target has received datagrams of the stream */
 
 struct datagram_head {
-	uint64_t instance; /* of the flow */
+	/*
+	 * Of the flow. In an open flow: of the stream, which is the source's
+	 * incarnation; or, in REPORT and JOIN, the id of the pair.
+	 */
+	uint64_t instance;
 	uint8_t type;
 	uint8_t flags;
 	uint16_t source; /* index of the stream's source */
 	/*
 	 * The lowest 32 bits of a number. DATA: of the segment. POSITION: of
 	 * the first segment. STATE: the one after the last segment sent.
-	 * REPORT: the one after the last segment given back.
+	 * REPORT: the one after the last segment given back. JOIN: of first.
 	 */
 	uint32_t number;
 };
@@ -95,6 +104,16 @@ struct datagram_position {
 static_assert(sizeof(struct datagram_position) == 32, "POSITION");
 static_assert(offsetof(struct datagram_position, count) == 24, "POSITION");
 
+struct datagram_join {
+	struct datagram_head head;
+	uint64_t total;  /* tuples of the stream before first */
+	uint64_t first;  /* number from which the target counts, all 64 bits */
+	uint32_t target; /* what it calls itself in each REPORT */
+	uint32_t zero;
+};
+static_assert(sizeof(struct datagram_join) == 40, "JOIN");
+static_assert(offsetof(struct datagram_join, target) == 32, "JOIN");
+
 struct datagram_report {
 	struct datagram_head head;
 	uint32_t target;
@@ -122,9 +141,15 @@ static_assert(sizeof(struct datagram_range) == 8, "range");
 	    sizeof(struct datagram_range))
 static_assert(DATAGRAM_MISSING_MAX == 29, "ranges");
 
-/* Facts of the flow that both ends know and check in each datagram. */
+/*
+ * Facts of the flow that both ends know and check in each datagram. In an open
+ * flow they are those of one stream: it has one source, and numbers its targets
+ * by itself.
+ */
 struct datagram_flow {
 	uint64_t instance;
+	bool open;
+	uint64_t pair; /* of an open flow's target: the id of its pair */
 	uint32_t n_sources, n_targets;
 	struct ring_geometry geometry; /* not apart */
 };
@@ -143,7 +168,9 @@ struct datagram {
 	uint8_t flags;
 	uint32_t source;
 	uint32_t number;
+	uint64_t pair; /* of REPORT and JOIN in an open flow */
 	uint64_t total;
+	uint64_t first;
 	uint64_t position;
 	uint32_t count;
 	uint32_t used;

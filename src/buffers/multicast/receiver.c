@@ -171,7 +171,7 @@ static bool take_data(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now)
 {
 	const struct ring_geometry *g = &receiver->config.flow.geometry;
-	uint32_t d = datagram->number - (uint32_t)receiver->consumed;
+	uint32_t d = receiver_distance(receiver, datagram->number);
 	uint64_t number = receiver->consumed + d;
 	struct segment_footer *footer;
 	struct receiver_slot *held;
@@ -195,7 +195,7 @@ static bool take_data(struct multicast_receiver *receiver,
 	    receiver, receiver_slot_of(receiver, number));
 	memcpy((char *)footer - g->footer_offset, datagram->payload,
 	    g->payload_offset + datagram->used);
-	atomic_set(&footer->total, datagram->total);
+	atomic_set(&footer->total, datagram->total - receiver->before);
 	held->used = datagram->used;
 	held->has_position = false;
 	receiver->n_gaps--;
@@ -211,7 +211,7 @@ static bool take_data(struct multicast_receiver *receiver,
 static bool take_state(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now)
 {
-	uint32_t d = datagram->number - (uint32_t)receiver->consumed;
+	uint32_t d = receiver_distance(receiver, datagram->number);
 	uint64_t next = receiver->consumed + d;
 	/* A STATE must count all delivered segments, and none after the end. */
 	bool possible = d <= receiver_window(receiver) &&
@@ -236,7 +236,7 @@ static bool take_state(struct multicast_receiver *receiver,
 		}
 		receiver->ended = true;
 		receiver->end = next;
-		receiver->end_total = datagram->total;
+		receiver->end_total = datagram->total - receiver->before;
 	}
 	learn(receiver, next, now);
 	return dfi__multicast_receiver_deliver(receiver);
@@ -248,6 +248,9 @@ bool dfi__multicast_receiver_receive(struct multicast_receiver *receiver,
 	bool fresh = false;
 
 	if (datagram->source != receiver->config.source)
+		return false;
+	if (receiver->config.flow.open && !receiver->begun &&
+	    datagram->type != DATAGRAM_JOIN)
 		return false;
 	look_at_reader(receiver);
 	if (datagram->type == DATAGRAM_DATA) {
@@ -265,6 +268,9 @@ bool dfi__multicast_receiver_receive(struct multicast_receiver *receiver,
 	} else if (datagram->type == DATAGRAM_POSITION &&
 	    !receiver_is_over(receiver)) {
 		fresh = dfi__multicast_receiver_take_positions(
+		    receiver, datagram, now);
+	} else if (datagram->type == DATAGRAM_JOIN) {
+		fresh = dfi__multicast_receiver_take_join(
 		    receiver, datagram, now);
 	}
 	return dfi__multicast_receiver_progress(receiver, now) || fresh;

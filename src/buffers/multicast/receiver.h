@@ -12,6 +12,11 @@
  * be lossy (reader.h). In an ordered flow the slot's header then has the gap's
  * position, for which the receiver asks the source first (O5).
  *
+ * In an open flow (J3 in docs/open-flows.md) the receiver takes nothing before
+ * a JOIN of its pair. Then the ring begins with a mark, as J1 has it, and
+ * segments have lower numbers in the ring than in the stream, by base, and
+ * lower totals.
+ *
  * One thread at a time calls a receiver. Another thread may use the
  * reader meanwhile. All times are of one monotonic clock, in nanoseconds. Where
  * a call returns true, the ring has something new: wake its reader.
@@ -87,8 +92,12 @@ struct multicast_receiver {
 	uint64_t end;       /* number after the last segment */
 	uint64_t end_total; /* tuples */
 	enum receiver_state state;
-	bool cancelled;      /* the reader takes no more */
-	bool closed;         /* the reader has closed */
+	/* In an open flow: */
+	bool begun;      /* a JOIN has come */
+	uint64_t base;   /* added to a number of the ring: that of the stream */
+	uint64_t before; /* tuples of the stream before the ring's */
+	bool cancelled;  /* the reader takes no more */
+	bool closed;     /* the reader has closed */
 	bool says_cancelled; /* a REPORT has the cancellation */
 	bool says_done;
 	int64_t cut_at; /* after the source is gone: when the stream is cut */
@@ -103,7 +112,7 @@ int dfi__multicast_receiver_init(struct multicast_receiver *receiver,
     const struct multicast_receiver_config *config);
 void dfi__multicast_receiver_free(struct multicast_receiver *receiver);
 
-/* Take DATA, STATE or POSITION of this stream (T1 to T3, O5). */
+/* Take DATA, STATE, POSITION or JOIN of this stream (T1 to T3, O5, J3). */
 bool dfi__multicast_receiver_receive(struct multicast_receiver *receiver,
     const struct datagram *datagram, int64_t now);
 

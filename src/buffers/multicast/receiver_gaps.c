@@ -84,8 +84,7 @@ bool dfi__multicast_receiver_take_positions(struct multicast_receiver *receiver,
 {
 	/* The reader may have consumed some of them meanwhile. */
 	uint64_t first = receiver->consumed +
-	    (uint64_t)(int32_t)(datagram->number -
-		(uint32_t)receiver->consumed);
+	    (uint64_t)(int32_t)receiver_distance(receiver, datagram->number);
 	int64_t due = receiver->due;
 	struct receiver_slot *held;
 	bool fresh;

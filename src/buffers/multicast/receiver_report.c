@@ -31,7 +31,8 @@ static bool send_report(
 	report->type = DATAGRAM_REPORT;
 	report->source = receiver->config.source;
 	report->target = receiver->config.target;
-	report->number = (uint32_t)receiver->consumed;
+	report->number = (uint32_t)(receiver->consumed + receiver->base);
+	report->pair = receiver->config.flow.pair;
 	report->flags = (uint8_t)((done ? DATAGRAM_DONE : 0) |
 	    (receiver->cancelled ? DATAGRAM_CANCELLED : 0) |
 	    (is_used(receiver) ? DATAGRAM_USED : 0));
@@ -115,7 +116,8 @@ void dfi__multicast_receiver_report(
 		held = receiver_held_of(receiver, number);
 		if (held->used || held->has_position || held->due > now)
 			continue;
-		if (!add_missing(&datagram, (uint32_t)number))
+		if (!add_missing(
+			&datagram, (uint32_t)(number + receiver->base)))
 			break;
 		held->n_asked++;
 		held->due = now + ask_again_ns(receiver, held->n_asked - 1);

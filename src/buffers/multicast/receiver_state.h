@@ -2,7 +2,8 @@
 /*
  * The internals of a multicast receiver: its numbers, and what its files share.
  * receiver.c takes datagrams, receiver_report.c reports to the sender what the
- * target has and lacks, and receiver_gaps.c tells the reader of losses.
+ * target has and lacks, receiver_gaps.c tells the reader of losses, and
+ * receiver_join.c begins the stream of an open flow's source.
  */
 #ifndef DFI_BUFFERS_MULTICAST_RECEIVER_STATE_H
 #define DFI_BUFFERS_MULTICAST_RECEIVER_STATE_H
@@ -39,6 +40,13 @@ static inline bool receiver_needs_positions(
 static inline bool receiver_may_ask(const struct multicast_receiver *receiver)
 {
 	return !receiver->config.notify || receiver_needs_positions(receiver);
+}
+
+/* How far a number that was received is behind what was given back. */
+static inline uint32_t receiver_distance(
+    const struct multicast_receiver *receiver, uint32_t number)
+{
+	return number - (uint32_t)(receiver->consumed + receiver->base);
 }
 
 static inline struct segment_footer *receiver_footer_of(
@@ -118,6 +126,10 @@ static inline void receiver_see_to_first(struct multicast_receiver *receiver)
  * published.
  */
 bool dfi__multicast_receiver_deliver(struct multicast_receiver *receiver);
+
+/* receiver_join.c; true: the ring has changed */
+bool dfi__multicast_receiver_take_join(struct multicast_receiver *receiver,
+    const struct datagram *datagram, int64_t now);
 
 /* receiver_report.c */
 

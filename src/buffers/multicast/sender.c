@@ -4,26 +4,13 @@
  * bits here. Received numbers have 32 bits, and stand for the number within a
  * window of the one that they are compared with.
  */
-#include "sender.h"
+#include "sender_state.h"
 
 #include <stdlib.h>
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "buffers/layout/checksum.h"
-
-/* Targets do not answer ABORT, so the source sends it several times. */
-#define ABORTS 4
-
-static const struct segment_footer *footer_of(
-    const struct multicast_sender *sender, uint32_t slot)
-{
-	const struct ring_geometry *g = &sender->config.flow.geometry;
-
-	return (const struct segment_footer *)(const void
-		*)((const char *)sender->config.slots +
-	    (uint64_t)g->slot_size * slot + g->footer_offset);
-}
 
 /* The slot of a segment that was sent at most a window ago. */
 static uint32_t slot_of(const struct multicast_sender *sender, uint64_t number)
@@ -33,12 +20,6 @@ static uint32_t slot_of(const struct multicast_sender *sender, uint64_t number)
 	return sender->slot >= back
 	    ? sender->slot - back
 	    : sender->slot + sender->config.flow.geometry.segment_count - back;
-}
-
-static int64_t first_probe_ns(const struct multicast_sender *sender)
-{
-	return (int64_t)min_u64(
-	    (uint64_t)sender->config.gap_us * 1000, SENDER_PROBE_MAX_NS);
 }
 
 int dfi__multicast_sender_init(struct multicast_sender *sender,
@@ -52,13 +33,18 @@ int dfi__multicast_sender_init(struct multicast_sender *sender,
 		.peers = calloc(
 		    config->flow.n_targets, sizeof(sender->peers[0])),
 	};
-	sender->probe_ns = first_probe_ns(sender);
+	sender->probe_ns = sender_probe_ns(sender);
 	if (!sender->peers)
 		return dfi__fail(-ENOMEM,
 		    "multicast: out of memory for %u targets",
 		    config->flow.n_targets);
-	for (i = 0; i < config->flow.n_targets; i++)
-		sender->peers[i].consumed = config->start;
+	for (i = 0; i < config->flow.n_targets; i++) {
+		sender->peers[i].consumed = sender->peers[i].first =
+		    config->start;
+		/* In an open flow nobody has joined yet. */
+		if (config->flow.open)
+			sender->peers[i].over = MULTICAST_GONE;
+	}
 	return 0;
 }
 
@@ -76,18 +62,6 @@ void dfi__multicast_sender_attach(struct multicast_sender *sender,
 	atomic_set(&credit->closed, RING_OPEN);
 }
 
-static int send(struct multicast_sender *sender, uint32_t to,
-    const struct datagram *datagram, size_t payload_size)
-{
-	const struct datagram_output *output = &sender->config.output;
-	char header[DATAGRAM_HEADER_MAX];
-	size_t size = dfi__datagram_encode(
-	    &sender->config.flow, datagram, header);
-
-	return output->send(output->arg, to, header, size,
-	    payload_size ? datagram->payload : NULL, payload_size);
-}
-
 /*
  * Whether a slot still has the segment. Only leave() lets the writer overwrite
  * it.
@@ -95,7 +69,7 @@ static int send(struct multicast_sender *sender, uint32_t to,
 static bool is_kept(
     const struct multicast_sender *sender, uint64_t number, uint32_t slot)
 {
-	const struct segment_footer *footer = footer_of(sender, slot);
+	const struct segment_footer *footer = sender_footer_of(sender, slot);
 
 	return footer_seq(atomic_peek(&footer->state)) == (uint32_t)number;
 }
@@ -107,7 +81,7 @@ static int send_segment(struct multicast_sender *sender, uint32_t to,
     uint64_t number, uint32_t slot)
 {
 	const struct ring_geometry *g = &sender->config.flow.geometry;
-	const struct segment_footer *footer = footer_of(sender, slot);
+	const struct segment_footer *footer = sender_footer_of(sender, slot);
 	uint64_t state = atomic_peek(&footer->state);
 	struct datagram data = {
 		.type = DATAGRAM_DATA,
@@ -118,7 +92,7 @@ static int send_segment(struct multicast_sender *sender, uint32_t to,
 		.payload = (const char *)footer - g->footer_offset,
 	};
 
-	return send(sender, to, &data, g->payload_offset + data.used);
+	return sender_send(sender, to, &data, g->payload_offset + data.used);
 }
 
 /* The position of a segment of the ring. */
@@ -126,7 +100,7 @@ static uint64_t position_of(
     const struct multicast_sender *sender, uint32_t slot)
 {
 	const struct ring_geometry *g = &sender->config.flow.geometry;
-	const char *base = (const char *)footer_of(sender, slot) -
+	const char *base = (const char *)sender_footer_of(sender, slot) -
 	    g->footer_offset;
 
 	return segment_header(g, base + g->payload_offset)->global;
@@ -135,7 +109,8 @@ static uint64_t position_of(
 static int send_new(struct multicast_sender *sender, int64_t now)
 {
 	const struct ring_geometry *g = &sender->config.flow.geometry;
-	const struct segment_footer *footer = footer_of(sender, sender->slot);
+	const struct segment_footer *footer = sender_footer_of(
+	    sender, sender->slot);
 	int ret;
 
 	sender->stuck = false;
@@ -157,7 +132,7 @@ static int send_new(struct multicast_sender *sender, int64_t now)
 		sender->slot = next_slot(g, sender->slot);
 		sender->sent_at = now;
 		sender->counts.segments++;
-		footer = footer_of(sender, sender->slot);
+		footer = sender_footer_of(sender, sender->slot);
 	}
 	return 0;
 }
@@ -173,21 +148,23 @@ static void send_state(struct multicast_sender *sender, int64_t now)
 		.total = sender->total,
 	};
 
-	(void)send(sender, DATAGRAM_ALL, &state, 0);
+	(void)sender_send(sender, DATAGRAM_ALL, &state, 0);
 	sender->sent_at = now;
 	sender->counts.states++;
 }
 
+/* One that joins is asked by JOIN. */
 static bool awaits(const struct multicast_sender *sender)
 {
+	const struct sender_peer *peer = sender->peers;
 	uint32_t i;
 
 	if (sender->ends == DATAGRAM_ABORT)
 		return false;
-	for (i = 0; i < sender->config.flow.n_targets; i++)
-		if (!sender->peers[i].over &&
+	for (i = 0; i < sender->config.flow.n_targets; i++, peer++)
+		if (!peer->over && !peer->joins &&
 		    (sender->ended ||
-			sender->peers[i].consumed != sender->next))
+			peer->consumed != sender_sent_to(sender, peer)))
 			return true;
 	return false;
 }
@@ -207,8 +184,9 @@ static void end(struct multicast_sender *sender, int64_t now)
 	int i;
 
 	sender->ended = true;
-	sender->probe_ns = first_probe_ns(sender);
-	for (i = 0; i < (sender->ends == DATAGRAM_ABORT ? ABORTS : 1); i++)
+	sender->probe_ns = sender_probe_ns(sender);
+	for (i = 0; i < (sender->ends == DATAGRAM_ABORT ? SENDER_ABORTS : 1);
+	     i++)
 		send_state(sender, now);
 }
 
@@ -223,6 +201,7 @@ int dfi__multicast_sender_progress(struct multicast_sender *sender, int64_t now)
 		end(sender, now);
 	else
 		probe(sender, now);
+	dfi__multicast_sender_join_again(sender, now);
 	return sender->error;
 }
 
@@ -238,7 +217,7 @@ int dfi__multicast_sender_end(
 static int send_run(
     struct multicast_sender *sender, uint32_t to, const struct datagram *run)
 {
-	int ret = run->count ? send(sender, to, run, 0) : 0;
+	int ret = run->count ? sender_send(sender, to, run, 0) : 0;
 
 	if (!ret)
 		sender->counts.positions += run->count;
@@ -289,7 +268,7 @@ static bool resend(struct multicast_sender *sender, uint32_t target,
 		return true;
 	for (i = 0; !ret && i < range->count; i++) {
 		ahead = range->first + i - (uint32_t)peer->consumed;
-		if (ahead >= sender->next - peer->consumed ||
+		if (ahead >= sender_sent_to(sender, peer) - peer->consumed ||
 		    sender->next - peer->consumed - ahead > g->segment_count)
 			continue;
 		slot = slot_of(sender, peer->consumed + ahead);
@@ -307,18 +286,6 @@ static bool resend(struct multicast_sender *sender, uint32_t target,
 	return !ret && !send_run(sender, target, &run);
 }
 
-/* true: it was not known before. */
-static bool set_over(struct sender_peer *peer, enum multicast_over over)
-{
-	if (peer->over)
-		return false;
-	peer->over = over;
-	/* Pairs with writer_closed(); protects nothing. */
-	if (over == MULTICAST_CANCELLED)
-		atomic_publish(&peer->credit->closed, RING_CANCELLED);
-	return true;
-}
-
 bool dfi__multicast_sender_receive(
     struct multicast_sender *sender, const struct datagram *report)
 {
@@ -328,11 +295,13 @@ bool dfi__multicast_sender_receive(
 
 	if (report->type != DATAGRAM_REPORT ||
 	    report->source != sender->config.source || peer->over ||
-	    d > sender->next - peer->consumed) {
+	    (sender->config.flow.open && report->pair != peer->pair) ||
+	    d > sender_sent_to(sender, peer) - peer->consumed) {
 		sender->counts.outdated++;
 		return false;
 	}
 	sender->counts.reports++;
+	dfi__multicast_sender_joined(sender, peer);
 	peer->consumed += d;
 	/*
 	 * Pairs with dfi__writer_room(): all that was sent from the slots that
@@ -341,22 +310,23 @@ bool dfi__multicast_sender_receive(
 	if (news)
 		atomic_publish(&peer->credit->consumed, peer->consumed);
 	if (report->flags & DATAGRAM_CANCELLED)
-		news |= set_over(peer, MULTICAST_CANCELLED);
+		news |= sender_set_over(peer, MULTICAST_CANCELLED);
 	else if (report->flags & DATAGRAM_DONE && sender->ended &&
 	    sender->ends == DATAGRAM_END)
-		news |= set_over(peer, MULTICAST_DONE);
+		news |= sender_set_over(peer, MULTICAST_DONE);
 	for (i = 0; !peer->over && i < report->n_missing; i++)
 		if (!resend(sender, report->target, &report->missing[i]))
 			break;
 	if (news)
-		sender->probe_ns = first_probe_ns(sender);
+		sender->probe_ns = sender_probe_ns(sender);
 	return news;
 }
 
 void dfi__multicast_sender_leave(
     struct multicast_sender *sender, uint32_t target, enum multicast_over over)
 {
-	set_over(&sender->peers[target], over);
+	dfi__multicast_sender_joined(sender, &sender->peers[target]);
+	sender_set_over(&sender->peers[target], over);
 }
 
 bool dfi__multicast_sender_is_over(const struct multicast_sender *sender)
@@ -371,6 +341,9 @@ bool dfi__multicast_sender_is_over(const struct multicast_sender *sender)
 
 int64_t dfi__multicast_sender_due(const struct multicast_sender *sender)
 {
-	return awaits(sender) ? sender->sent_at + sender->probe_ns
-			      : DEADLINE_NEVER;
+	int64_t probe = awaits(sender) ? sender->sent_at + sender->probe_ns
+				       : DEADLINE_NEVER;
+	int64_t join = dfi__multicast_sender_join_due(sender);
+
+	return join < probe ? join : probe;
 }

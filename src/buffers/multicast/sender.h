@@ -11,6 +11,10 @@
  * segment (S1) only when every target has given back the slot's previous
  * segment or has left.
  *
+ * In an open flow (J3 in docs/open-flows.md) no target counts at first. Each
+ * one is told from where on it counts until it answers, and goes without being
+ * an error. Its number here is free for another one then.
+ *
  * One thread at a time calls a sender. Another thread may use the
  * writer meanwhile. All times are of one monotonic clock, in nanoseconds.
  */
@@ -47,6 +51,11 @@ struct sender_peer {
 	struct ring_credit *credit; /* the source's writer reads it */
 	uint64_t consumed;
 	enum multicast_over over; /* 0: the target still receives */
+	/* In an open flow: */
+	uint64_t pair;   /* the id of its pair; 0: it has not joined */
+	uint64_t first;  /* the number from which it counts */
+	uint64_t before; /* tuples before that */
+	bool joins;      /* it has not answered yet */
 };
 
 struct multicast_sender_counts {
@@ -57,6 +66,7 @@ struct multicast_sender_counts {
 	uint64_t reports;  /* reports that were used */
 	uint64_t outdated; /* reports that were not */
 	uint64_t stuck;    /* times that the endpoint had no room */
+	uint64_t joins;    /* JOINs sent */
 };
 
 struct multicast_sender {
@@ -65,12 +75,15 @@ struct multicast_sender {
 	uint64_t next;             /* number after the last segment sent */
 	uint32_t slot;             /* the slot of segment next */
 	uint64_t total;            /* tuples sent */
-	uint8_t ends;     /* flag of the end, once the owner has set it */
-	bool ended;       /* a STATE with the end was sent */
-	int64_t sent_at;  /* the last datagram to all targets */
-	int64_t probe_ns; /* send STATE after this time without a datagram */
-	bool stuck;       /* segments wait for room at the endpoint */
-	int error;        /* the endpoint's permanent error, or 0 */
+	uint8_t ends;       /* flag of the end, once the owner has set it */
+	bool ended;         /* a STATE with the end was sent */
+	int64_t sent_at;    /* the last datagram to all targets */
+	int64_t probe_ns;   /* send STATE after this time without a datagram */
+	uint32_t n_joining; /* targets that have not answered JOIN yet */
+	int64_t joined_at;  /* the last JOIN */
+	int64_t join_ns;    /* send it again after this time */
+	bool stuck;         /* segments wait for room at the endpoint */
+	int error;          /* the endpoint's permanent error, or 0 */
 	struct multicast_sender_counts counts;
 };
 
@@ -123,6 +136,35 @@ int dfi__multicast_sender_end(
  */
 void dfi__multicast_sender_leave(
     struct multicast_sender *sender, uint32_t target, enum multicast_over over);
+
+/*
+ * For an open flow (sender_join.c). join: a target counts from the segment with
+ * number first on, which was not sent yet; "before" tuples come before it. All
+ * that it is told, and says, is of this pair. For it, a mark has number first -
+ * 1 (J1), so its credit begins there.
+ */
+void dfi__multicast_sender_join(struct multicast_sender *sender,
+    uint32_t target, uint64_t pair, uint64_t first, uint64_t before,
+    int64_t now);
+
+/*
+ * The registry says that a target has closed, and had given back all segments
+ * before that number.
+ */
+void dfi__multicast_sender_left(
+    struct multicast_sender *sender, uint32_t target, uint64_t given_back);
+
+/* Tell this target alone, if it has joined, that nothing more comes. */
+void dfi__multicast_sender_abort(
+    struct multicast_sender *sender, uint32_t target);
+
+/* The pair is unmade: the number is free. */
+void dfi__multicast_sender_forget(
+    struct multicast_sender *sender, uint32_t target);
+
+/* Tuples that were published before number end and not given back. */
+uint64_t dfi__multicast_sender_unreturned(
+    const struct multicast_sender *sender, uint32_t target, uint64_t end);
 
 /* Whether all targets are over. */
 bool dfi__multicast_sender_is_over(const struct multicast_sender *sender);

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/wait.h"
 
@@ -30,7 +31,8 @@ static void receive(
 	if (datagram->type != DATAGRAM_REPORT ||
 	    datagram->source != sender->config.source)
 		return;
-	if (!source->remotes[datagram->target].heard) {
+	if (!source->remotes[datagram->target].heard &&
+	    !sender->config.flow.open) {
 		source->remotes[datagram->target].heard = true;
 		source->used |= sender->next == sender->config.start &&
 		    datagram->flags & DATAGRAM_USED;
@@ -93,7 +95,11 @@ static inline bool has_failed(const struct sender_ring *source)
 	return atomic_observe(&source->end.failed);
 }
 
-/* The end mark. Each ring gets one, but the stream has one for all targets. */
+/*
+ * The end mark. Each ring gets one, but the stream has one for all targets. In
+ * an open flow an abort is of one target's ring: it has left, or its pair is
+ * unmade.
+ */
 static int ring_write(
     struct remote *remote, const struct transport_write *write)
 {
@@ -102,7 +108,11 @@ static int ring_write(
 	uint8_t ends = flag & FOOTER_FLAG_ABORT ? DATAGRAM_ABORT : DATAGRAM_END;
 
 	dfi__multicast_end_lock(&source->end);
-	if (source->sender.ends != ends) {
+	if (source->sender.config.flow.open && ends == DATAGRAM_ABORT) {
+		/* The others go on. */
+		dfi__multicast_sender_abort(&source->sender,
+		    ((const struct sender_remote *)remote)->target);
+	} else if (source->sender.ends != ends) {
 		(void)dfi__multicast_sender_end(
 		    &source->sender, flag, clock_now_ns());
 		dfi__multicast_end_step(&source->end);
@@ -160,7 +170,15 @@ static const char *ring_why(const struct remote *remote)
 
 static void ring_close(struct remote *remote)
 {
-	(void)remote;
+	struct sender_remote *ring = (struct sender_remote *)remote;
+	struct sender_ring *source = ring->source;
+
+	if (!source->sender.config.flow.open)
+		return;
+	dfi__multicast_end_lock(&source->end);
+	dfi__multicast_sender_forget(&source->sender, ring->target);
+	ring->taken = false;
+	dfi__multicast_end_unlock(&source->end);
 }
 
 static void describe(const struct transport *transport,
@@ -215,6 +233,16 @@ static int create_rings(struct sender_ring *source, uint32_t n)
 	return 0;
 }
 
+/* In an open flow; under the lock, as all that sends. */
+static bool find_joined(
+    void *arg, uint32_t target, struct multicast_address *address)
+{
+	const struct sender_ring *source = arg;
+
+	*address = source->remotes[target].address;
+	return source->remotes[target].taken;
+}
+
 int dfi__sender_ring_open(struct sender_ring *source,
     const struct multicast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, const struct region *slots, uint64_t start, int64_t deadline)
@@ -236,6 +264,10 @@ int dfi__sender_ring_open(struct sender_ring *source,
 
 	whole.index = index;
 	whole.n_peers = config->flow.n_targets;
+	if (config->flow.open) {
+		whole.find = find_joined;
+		whole.find_arg = source;
+	}
 	whole.memory = slots->base;
 	whole.memory_size = slots->name.size;
 	whole.receives = sender_receives(whole.n_peers);
@@ -318,4 +350,76 @@ void dfi__sender_ring_leave(
 	dfi__multicast_sender_leave(&source->sender, target, over);
 	dfi__multicast_end_step(&source->end);
 	dfi__multicast_end_unlock(&source->end);
+}
+
+/* ---- Targets of open flows --------------------------------------------- */
+
+struct remote *dfi__sender_ring_take(struct sender_ring *source, uint64_t pair,
+    const struct multicast_address *address)
+{
+	uint32_t t, n = source->sender.config.flow.n_targets;
+	struct sender_remote *ring = NULL;
+
+	dfi__multicast_end_lock(&source->end);
+	for (t = 0; t < n && source->remotes[t].taken; t++)
+		;
+	if (t < n) {
+		ring = &source->remotes[t];
+		ring_header_init(
+		    &source->headers[t], source->sender.config.start);
+		ring->taken = true;
+		ring->pair = pair;
+		ring->address = *address;
+	}
+	dfi__multicast_end_unlock(&source->end);
+	return ring ? &ring->base : NULL;
+}
+
+void dfi__sender_ring_join(
+    struct remote *remote, uint64_t first, uint64_t before)
+{
+	const struct sender_remote *ring = (const struct sender_remote *)remote;
+	struct sender_ring *source = ring->source;
+
+	dfi__multicast_end_lock(&source->end);
+	dfi__multicast_sender_join(&source->sender, ring->target, ring->pair,
+	    first, before, clock_now_ns());
+	dfi__multicast_end_step(&source->end);
+	dfi__multicast_end_unlock(&source->end);
+}
+
+void dfi__sender_ring_left(struct remote *remote, uint64_t given_back)
+{
+	const struct sender_remote *ring = (const struct sender_remote *)remote;
+	struct sender_ring *source = ring->source;
+
+	dfi__multicast_end_lock(&source->end);
+	dfi__multicast_sender_left(&source->sender, ring->target, given_back);
+	dfi__multicast_end_unlock(&source->end);
+}
+
+void dfi__sender_ring_drop(struct remote *remote, enum multicast_over over)
+{
+	const struct sender_remote *ring = (const struct sender_remote *)remote;
+
+	dfi__sender_ring_leave(ring->source, ring->target, over);
+}
+
+uint64_t dfi__sender_ring_unreturned(struct remote *remote, uint64_t end)
+{
+	const struct sender_remote *ring = (const struct sender_remote *)remote;
+	struct sender_ring *source = ring->source;
+	uint64_t n;
+
+	dfi__multicast_end_poll(&source->end);
+	dfi__multicast_end_lock(&source->end);
+	n = dfi__multicast_sender_unreturned(
+	    &source->sender, ring->target, end);
+	dfi__multicast_end_unlock(&source->end);
+	return n;
+}
+
+const char *dfi__sender_ring_broken(const struct sender_ring *source)
+{
+	return has_failed(source) ? source->end.why : NULL;
 }

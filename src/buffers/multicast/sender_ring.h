@@ -21,6 +21,10 @@ struct sender_remote {
 	struct sender_ring *source;
 	uint32_t target;
 	bool heard; /* the target has answered */
+	/* In an open flow: */
+	bool taken;
+	uint64_t pair; /* the id of its pair */
+	struct multicast_address address;
 };
 
 struct sender_ring {
@@ -76,5 +80,29 @@ bool dfi__sender_ring_heard(struct sender_ring *source, uint32_t target);
 /* As dfi__multicast_sender_leave(). */
 void dfi__sender_ring_leave(
     struct sender_ring *source, uint32_t target, enum multicast_over over);
+
+/*
+ * In an open flow (config->flow.open) config->find is not used. Each target has
+ * a ring from take on, until it is closed by its transport; NULL: none is left.
+ * Its target's datagrams go to that address. join: see
+ * dfi__multicast_sender_join().
+ */
+struct remote *dfi__sender_ring_take(struct sender_ring *source, uint64_t pair,
+    const struct multicast_address *address);
+void dfi__sender_ring_join(
+    struct remote *ring, uint64_t first, uint64_t before);
+
+/* The target of such a ring has closed, and had given back all before that
+ * number: it takes no more. */
+void dfi__sender_ring_left(struct remote *ring, uint64_t given_back);
+
+/* The source goes on without the target of such a ring. */
+void dfi__sender_ring_drop(struct remote *ring, enum multicast_over over);
+
+/* See dfi__multicast_sender_unreturned(). */
+uint64_t dfi__sender_ring_unreturned(struct remote *ring, uint64_t end);
+
+/* Why no target of the source can be reached any more, or NULL. */
+const char *dfi__sender_ring_broken(const struct sender_ring *source);
 
 #endif
