@@ -95,8 +95,9 @@ struct dfi_flow_needs {
 	uint32_t devices;
 	/*
 	 * Of an open flow, else 0: what a target reserves for each source that
-	 * is attached. target_bytes, target_descriptors and target_receives
-	 * are for sources in all seats.
+	 * is attached; if replication is multicast, with a queue pair.
+	 * target_bytes, target_descriptors and target_receives are for sources
+	 * in all seats.
 	 */
 	uint64_t pair_bytes;
 };

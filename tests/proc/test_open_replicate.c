@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,8 +85,15 @@ static void await_event(uint32_t type)
 	}
 }
 
-/* Start this process's ends, and a child with target 1 that is held. */
-static void start(struct child *child, uint32_t evict_after_ms)
+/* By datagrams with DFI_TEST_REPLICATION=2, where a network carries them. */
+static uint32_t method(void)
+{
+	const char *text = getenv("DFI_TEST_REPLICATION");
+
+	return text ? (uint32_t)strtoul(text, NULL, 10) : 0;
+}
+
+static void create(uint32_t min_targets, uint32_t evict_after_ms)
 {
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
@@ -97,14 +105,22 @@ static void start(struct child *child, uint32_t evict_after_ms)
 		.segment_count = RING,
 		.transport = ordered ? DFI_TRANSPORT_SHM
 				     : DFI_TRANSPORT_DEFAULT,
-		.replicate = { .ordered = ordered },
+		.replicate = { .method = ordered ? 0 : method(),
+			.ordered = ordered },
 		.open = {
 			.membership = DFI_MEMBERS_OPEN,
-			.min_targets = 2,
+			.min_targets = min_targets,
 			.on_loss = DFI_ON_LOSS_DROP,
 			.evict_after_ms = evict_after_ms,
 		},
 	};
+
+	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+}
+
+/* Start this process's ends, and a child with target 1 that is held. */
+static void start(struct child *child, uint32_t evict_after_ms)
+{
 	struct dfi_source_attr sends = DFI_SOURCE_ATTR_INIT;
 	struct dfi_target_attr takes = DFI_TARGET_ATTR_INIT;
 
@@ -112,7 +128,7 @@ static void start(struct child *child, uint32_t evict_after_ms)
 	sends.flags = DFI_EVENTS;
 	takes.stall_timeout_ms = LONG_MS;
 	next = 0;
-	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+	create(2, evict_after_ms);
 	cr_assert_eq(dfi_target_open(dfi, FLOW, 0, &takes, &target), 0, "%s",
 	    dfi_errmsg());
 	child_spawn(child, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "107",
@@ -205,4 +221,81 @@ Test(open_replicate, a_follower_that_was_killed_comes_back)
 	cr_assert_eq(child_wait(&child), 0);
 	push_and_take(MANY);
 	finish();
+}
+
+/* Consume tuples of source 1 in order, from *n on, to an event. */
+static void take_to_event(uint32_t *n, struct dfi_event *event, uint32_t most)
+{
+	struct worker_tuple tuple;
+	const void *at;
+	int ret = 1;
+
+	for (; ret == 1 && *n < most; *n += ret == 1) {
+		ret = dfi_target_consume(target, &at);
+		if (ret != 1)
+			continue;
+		worker_make_tuple(1, *n, &tuple);
+		cr_assert_eq(memcmp(at, &tuple, sizeof(tuple)), 0, "%u", *n);
+	}
+	if (ret == 1)
+		return;
+	cr_assert_eq(ret, -ENOMSG, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_event(target, event), 0);
+}
+
+/* What came of it before is consumed, and others come and go. */
+Test(open_replicate, a_killed_source_is_lost_and_the_target_goes_on)
+{
+	struct dfi_target_attr takes = DFI_TARGET_ATTR_INIT;
+	struct dfi_event event = { .type = 0 };
+	struct child killed;
+	uint32_t n = 0, i;
+	const void *at;
+
+	create(1, 0);
+	takes.flags = DFI_EVENTS;
+	takes.stall_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_target_open(dfi, FLOW, 0, &takes, &target), 0, "%s",
+	    dfi_errmsg());
+	child_spawn(&killed, DFI_WORKER, "-r", address, "-f", FLOW, "-n",
+	    "1000000000", "source:1", NULL);
+	take_to_event(&n, &event, MANY);
+	cr_assert_eq(event.type, DFI_JOINED);
+	take_to_event(&n, &event, MANY);
+	cr_assert_eq(n, MANY);
+	child_signal(&killed, SIGKILL);
+	take_to_event(&n, &event, UINT32_MAX);
+	cr_assert_eq(event.type, DFI_LOST);
+	cr_assert_eq(event.seat, 1);
+	cr_assert_eq(child_wait(&killed), 128 + SIGKILL);
+	child_spawn(&killed, DFI_WORKER, "-r", address, "-f", FLOW, "-n", "100",
+	    "source:1", NULL);
+	n = 0;
+	take_to_event(&n, &event, 1);
+	cr_assert_eq(event.type, DFI_JOINED);
+	for (i = 0; i < 100; i++)
+		cr_assert_eq(
+		    dfi_target_consume(target, &at), 1, "%s", dfi_errmsg());
+	take_to_event(&n, &event, 1);
+	cr_assert_eq(event.type, DFI_ENDED);
+	cr_assert_eq(child_wait(&killed), 0);
+	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
+}
+
+/* By datagrams a source waits until each target has all, or is out. */
+Test(open_replicate, a_follower_that_is_stopped_at_the_end_is_evicted)
+{
+	struct child stopped;
+
+	if (method() != DFI_REPLICATION_MULTICAST)
+		cr_skip_test("rings have all that was sent");
+	start(&stopped, 200);
+	child_signal(&stopped, SIGSTOP);
+	push_and_take(1);
+	finish();
+	child_signal(&stopped, SIGCONT);
+	child_order(&stopped, 'c');
+	child_expect(&stopped, "target 1 ended -116");
+	cr_assert_not_null(strstr(stopped.line, "evicted"), "%s", stopped.line);
+	child_wait(&stopped);
 }

@@ -155,6 +155,15 @@ half() # FIRST WAY...
 	done
 }
 
+# Open replicate flows once more, by datagrams, and with processes that die.
+datagrams()
+{
+	export DFI_VERBS_NOTIFY=auto DFI_TEST_REPLICATION=2
+	run flow/test_open_replicate
+	run proc/test_open_replicate
+	unset DFI_TEST_REPLICATION
+}
+
 above()
 {
 	local test
@@ -170,11 +179,15 @@ all)
 	threads
 	half 0 footer
 	half 1 imm checksum
+	datagrams
 	above
 	;;
 above) above ;;
 threads) threads ;;
-odd) half 0 footer ;;
+odd)
+	half 0 footer
+	datagrams
+	;;
 even) half 1 imm checksum ;;
 esac
 

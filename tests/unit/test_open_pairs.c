@@ -421,7 +421,7 @@ Test(open_pairs, a_pair_may_be_seen_before_its_target)
 			 &watch, rig.other, &side.flow, OPEN_SOURCE, 0, soon()),
 	    0, "%s", dfi_errmsg());
 	id = dfi__seat_watch_pair(&watch, target.incarnation, 0);
-	cr_assert_eq(dfi__flow_pair(&side.flow, 0, 2, id, &part), 0);
+	cr_assert_eq(dfi__flow_pair(&side.flow, 0, 2, id, 1, &part), 0);
 	dfi__endpoint_key(pair_key, &part, "target", 2);
 	dfi__endpoint_key(key, &side.flow, "target", 2);
 	data = dfi__endpoint_encode(&target, &size);

@@ -200,13 +200,39 @@ static int fill_network(
  */
 #define OPEN_FILES 3
 
+/*
+ * A source sends to all targets by one datagram endpoint. A target has a ring
+ * and an endpoint for each source.
+ */
+static int fill_open_multicast(struct dfi *dfi, const struct flow *flow,
+    const struct flow *pair, struct dfi_flow_needs *estimate)
+{
+	uint64_t of_pair, unused;
+	int ret = dfi__multicast_flow_bytes(
+	    dfi, flow, &unused, &estimate->source_datagram_bytes);
+
+	if (!ret)
+		ret = dfi__multicast_flow_bytes(dfi, pair, &of_pair, &unused);
+	if (ret < 0)
+		return ret;
+	estimate->pair_bytes += of_pair;
+	estimate->target_datagram_bytes = of_pair * flow->n_sources;
+	estimate->target_bytes = estimate->pair_bytes * flow->n_sources;
+	estimate->source_bytes += estimate->source_datagram_bytes;
+	estimate->source_queue_pairs = 1;
+	estimate->target_descriptors = OPEN_FILES +
+	    flow->n_sources * (1 + MULTICAST_FILES);
+	estimate->source_descriptors = OPEN_FILES + MULTICAST_FILES;
+	return 0;
+}
+
 /* A pair is a closed flow of one ring; each side has one for each seat. */
 static int fill_open(struct dfi *dfi, const struct flow *flow,
     uint32_t transport, struct dfi_flow_needs *estimate)
 {
 	struct ring_geometry slots;
 	struct flow pair;
-	int ret = dfi__flow_pair(flow, 0, 0, 1, &pair);
+	int ret = dfi__flow_pair(flow, 0, 0, 1, 1, &pair);
 
 	if (ret < 0)
 		return ret;
@@ -217,9 +243,13 @@ static int fill_open(struct dfi *dfi, const struct flow *flow,
 		estimate->source_bytes += dfi__replica_bytes(
 		    dfi->transport, &slots);
 	}
-	if (!transport_is_memory(transport))
+	if (flow_is_multicast(flow))
+		ret = fill_open_multicast(dfi, flow, &pair, estimate);
+	else if (!transport_is_memory(transport))
 		ret = fill_network(dfi, &pair, estimate);
 	dfi__flow_free(&pair);
+	if (flow_is_multicast(flow))
+		return ret;
 	estimate->target_bytes = estimate->pair_bytes * flow->n_sources;
 	estimate->target_receives *= flow->n_sources;
 	estimate->source_receives *= flow->n_targets;

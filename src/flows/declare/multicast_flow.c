@@ -123,13 +123,25 @@ int dfi__multicast_flow_check(const struct flow *flow, uint32_t largest)
 
 struct multicast_config dfi__multicast_flow_config(const struct flow *flow)
 {
-	return (struct multicast_config){
+	struct multicast_config config = {
 		.group = flow->multicast_address,
 		.flow = { .instance = flow->instance,
 		    .n_sources = flow->n_sources,
 		    .n_targets = flow->n_targets,
 		    .geometry = dfi__flow_slots_geometry(flow) },
 	};
+
+	if (flow->membership) {
+		config.flow.open = true;
+		config.flow.n_sources = 1;
+		config.flow.n_targets *= MULTICAST_SEAT_TARGETS;
+	}
+	if (flow->part.pair) {
+		config.flow.open = true;
+		config.flow.instance = flow->part.incarnation;
+		config.flow.pair = flow->part.pair;
+	}
+	return config;
 }
 
 struct multicast_attr dfi__multicast_flow_endpoint(
@@ -140,7 +152,7 @@ struct multicast_attr dfi__multicast_flow_endpoint(
 
 	config.member = target;
 	config.receives = target ? receiver_receives(geometry, flow->n_sources)
-				 : sender_receives(flow->n_targets);
+				 : sender_receives(config.flow.n_targets);
 	if (!target)
 		config.memory_size = dfi__replica_bytes(
 		    dfi->transport, geometry);

@@ -41,7 +41,16 @@ int dfi__multicast_flow_check(const struct flow *flow, uint32_t largest);
 int dfi__multicast_flow_bytes(struct dfi *dfi, const struct flow *flow,
     uint64_t *target, uint64_t *source);
 
-/* The configuration that both ends of the flow share, without a device. */
+/*
+ * Targets that a source of an open flow has for each seat: the next holder is
+ * there before the last one is forgotten.
+ */
+#define MULTICAST_SEAT_TARGETS 2
+
+/*
+ * The configuration that both ends of the flow share, without a device. Of a
+ * source of an open flow it lacks flow.instance, which is its incarnation.
+ */
 struct multicast_config dfi__multicast_flow_config(const struct flow *flow);
 
 /*

@@ -81,18 +81,18 @@ static int check_order(const struct dfi *dfi, const struct flow *flow,
 static int check_replicate(const struct dfi *dfi, const struct flow *flow,
     const struct dfi_flow_attr *attr)
 {
-	if (flow_is_multicast(flow) ||
-	    (flow->ordered && flow->replication != DFI_REPLICATION_NAIVE))
+	if (flow->ordered && flow->replication != DFI_REPLICATION_NAIVE)
 		return dfi__fail(-EOPNOTSUPP,
 		    "flow '%s': replicate.method DFI_REPLICATION_MULTICAST: "
-		    "in this version open flows send no datagrams, and have no "
-		    "shared rings in one order: set it to "
+		    "in this version ordered open flows have neither "
+		    "datagrams nor shared rings: set it to "
 		    "DFI_REPLICATION_NAIVE, or use a closed flow",
 		    flow->name);
 	if (flow->loss_policy)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': replicate.loss_policy DFI_LOSS_NOTIFY: an "
-		    "open replicate flow loses no segments: leave it 0",
+		    "open replicate flow sends lost segments again: leave it "
+		    "0",
 		    flow->name);
 	if (flow->routing)
 		return dfi__fail(-EOPNOTSUPP,

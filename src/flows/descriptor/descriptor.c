@@ -63,7 +63,7 @@ int dfi__flow_copy(const struct flow *flow, struct flow *copy)
 }
 
 int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
-    uint64_t pair, struct flow *part)
+    uint64_t pair, uint64_t incarnation, struct flow *part)
 {
 	*part = *flow;
 	part->splits = NULL;
@@ -89,12 +89,15 @@ int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
 		part->part.shared_segments = flow->segment_count;
 		part->segment_count = flow->pair_segments;
 	}
-	part->replication = part->gap_timeout_us = 0;
+	/* Its segments may come as datagrams. */
+	if (!flow_is_multicast(flow))
+		part->replication = part->gap_timeout_us = 0;
 	part->routing = DFI_ROUTE_DIRECT;
 	part->membership = DFI_MEMBERS_CLOSED;
 	part->part.first_source = source;
 	part->part.first_target = target;
 	part->part.pair = pair;
+	part->part.incarnation = incarnation;
 	return 0;
 }
 

@@ -47,6 +47,7 @@ struct flow_part {
 	uint64_t pair;         /* its id; 0: no pair */
 	/* Of shared rings that the source of a pair may move to; 0: none. */
 	uint32_t shared_segments;
+	uint64_t incarnation; /* of its source */
 };
 
 /* A flow's descriptor. */
@@ -200,6 +201,9 @@ struct endpoint {
 	/* The shared counter of an ordered flow, or of a sequencer. */
 	struct published_region sequencer;
 	bool done; /* it has received all tuples */
+	/* Of a pair with datagrams: it has closed, as dfi_flow.proto has it. */
+	bool left;
+	uint64_t given_back;
 	/* Targets and sources: */
 	bool has_datagram_address; /* datagrams to it alone go there */
 	struct multicast_address datagram_address;
@@ -240,10 +244,11 @@ int dfi__flow_copy(const struct flow *flow, struct flow *copy);
 
 /*
  * The part of an open flow that is the pair of these two: a closed flow with
- * one ring. The incarnations give it an id. -ENOMEM: there is nothing to free.
+ * one ring. The incarnations give it an id; incarnation is the source's.
+ * -ENOMEM: there is nothing to free.
  */
 int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
-    uint64_t pair, struct flow *part);
+    uint64_t pair, uint64_t incarnation, struct flow *part);
 
 /* The geometry of the rings in the targets' regions. */
 struct ring_geometry dfi__flow_geometry(const struct flow *flow);

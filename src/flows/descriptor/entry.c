@@ -286,6 +286,8 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 		message.sequencer = region_to_message(
 		    &endpoint->sequencer, &sequencer);
 	message.done = endpoint->done;
+	message.left = endpoint->left;
+	message.given_back = endpoint->given_back;
 	message.incarnation = endpoint->incarnation;
 	if (endpoint->has_datagram_address) {
 		message.datagram_address.data =
@@ -312,6 +314,8 @@ static bool endpoint_from_message(const DfiFlow__Endpoint *message,
 	strcpy(endpoint->device, message->device);
 	endpoint->cancelled = message->cancelled;
 	endpoint->done = message->done;
+	endpoint->left = message->left;
+	endpoint->given_back = message->given_back;
 	endpoint->incarnation = message->incarnation;
 	endpoint->has_datagram_address = message->datagram_address.len;
 	if (endpoint->has_datagram_address)

@@ -256,10 +256,14 @@ static bool membership_is_sane(const struct flow *flow)
 	if (flow->kind == DFI_REPLICATE)
 		return (flow_moves(flow)
 			       ? flow->pair_segments >= 2
-			       : flow->replication == DFI_REPLICATION_NAIVE) &&
+			       : flow->replication == DFI_REPLICATION_NAIVE ||
+				   flow_is_multicast(flow)) &&
 		    flow->pair_segments <= flow->segment_count &&
-		    !flow->routing && flow->segment_count >= 2 &&
-		    (!flow->ordered || flow->on_loss == DFI_ON_LOSS_DROP);
+		    !flow->loss_policy && !flow->routing &&
+		    flow->segment_count >= 2 &&
+		    (!flow->ordered ||
+			(flow->on_loss == DFI_ON_LOSS_DROP &&
+			    !flow_is_multicast(flow)));
 	if (flow->kind == DFI_COMBINE)
 		return flow->window_tuples == DFI_WINDOW_MARKED &&
 		    !flow->fan_in && flow->min_targets == flow->n_targets;

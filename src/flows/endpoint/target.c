@@ -367,7 +367,7 @@ static void close_rings(struct dfi_target *target, enum ring_closed closed)
 static int publish_end(struct dfi_target *target, enum attach_end end)
 {
 	return dfi__attach_end(target->dfi, &target->flow, target->index,
-	    target->region, target->sequencer, end,
+	    target->region, target->sequencer, end, 0,
 	    context_deadline(target->dfi, 0));
 }
 

@@ -248,12 +248,14 @@ void dfi__attach_describe(const struct transport *transport,
 static void *encode(const struct dfi *dfi, const struct region *region,
     const char *why, const struct shared_counter *sequencer, const char *device,
     const struct multicast_address *datagram_address, enum attach_end end,
-    size_t *size)
+    uint64_t given_back, size_t *size)
 {
 	struct endpoint endpoint = {
 		.node = dfi->node,
 		.cancelled = end == ATTACH_CANCELLED,
 		.done = end == ATTACH_DONE,
+		.left = end == ATTACH_LEFT,
+		.given_back = given_back,
 		.has_datagram_address = datagram_address != NULL,
 	};
 	const struct export *export = region ? region->exports : NULL;
@@ -299,8 +301,8 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 {
 	char key[KEY_SIZE];
 	size_t size;
-	void *data = encode(
-	    dfi, NULL, "", NULL, device, datagram_address, ATTACH_STAYS, &size);
+	void *data = encode(dfi, NULL, "", NULL, device, datagram_address,
+	    ATTACH_STAYS, 0, &size);
 	int ret;
 
 	if (!data)
@@ -322,7 +324,7 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
 	struct registry_entry entry = { .key = key };
 	uint32_t before;
 	void *data = encode(dfi, region, why, sequencer, "", datagram_address,
-	    ATTACH_STAYS, &entry.size);
+	    ATTACH_STAYS, 0, &entry.size);
 	int ret;
 
 	if (!data)
@@ -344,11 +346,12 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
 
 int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
     const struct region *region, const struct shared_counter *sequencer,
-    enum attach_end end, int64_t deadline)
+    enum attach_end end, uint64_t given_back, int64_t deadline)
 {
 	char key[KEY_SIZE];
 	size_t size;
-	void *data = encode(dfi, region, "", sequencer, "", NULL, end, &size);
+	void *data = encode(
+	    dfi, region, "", sequencer, "", NULL, end, given_back, &size);
 	char said[ERROR_TEXT_SIZE];
 	int ret;
 
@@ -366,6 +369,6 @@ int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
 		    "flow '%s': %s %u: %s: the sources that are attached "
 		    "know, others won't",
 		    flow->name, flow_target_word(flow), index,
-		    end == ATTACH_DONE ? "its end" : "cancel");
+		    end == ATTACH_CANCELLED ? "cancel" : "its end");
 	return 0;
 }

@@ -60,11 +60,15 @@ enum attach_end {
 	ATTACH_STAYS = 0,
 	ATTACH_CANCELLED, /* it wants no more tuples */
 	ATTACH_DONE,      /* it has received all tuples */
+	ATTACH_LEFT,      /* it closes before that, as in struct endpoint */
 };
 
-/* Publish how this context's attached target leaves. */
+/*
+ * Publish how this context's attached target leaves. given_back: of
+ * ATTACH_LEFT.
+ */
 int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
     const struct region *region, const struct shared_counter *sequencer,
-    enum attach_end end, int64_t deadline);
+    enum attach_end end, uint64_t given_back, int64_t deadline);
 
 #endif

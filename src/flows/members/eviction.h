@@ -10,13 +10,14 @@
 #include "seat_watch.h"
 
 enum eviction_why {
-	EVICTION_FULL = 1,  /* a target's ring */
-	EVICTION_MARK,      /* a source owed that of a table */
-	EVICTION_RELEASE,   /* a target has not released partitions */
-	EVICTION_TAKE,      /* ... or not taken them */
-	EVICTION_WINDOW,    /* a source has not ended that of a combiner flow */
-	EVICTION_VIEW,      /* it owed a flush or report to a view that ends */
-	EVICTION_NO_MEMBER, /* a target evicts itself: it lacks segments */
+	EVICTION_FULL = 1, /* a target's ring */
+	EVICTION_MARK,     /* a source owed that of a table */
+	EVICTION_RELEASE,  /* a target has not released partitions */
+	EVICTION_TAKE,     /* ... or not taken them */
+	EVICTION_WINDOW,   /* a source has not ended that of a combiner flow */
+	EVICTION_VIEW,     /* it owed a flush or report to a view that ends */
+	EVICTION_UNANSWERED, /* a target does not answer a source that ends */
+	EVICTION_NO_MEMBER,  /* a target evicts itself: it lacks segments */
 };
 
 struct eviction {

@@ -99,6 +99,10 @@ static void set_peer(struct peer *peer, const struct registry_event *event)
 	}
 	if (endpoint.done)
 		atomic_set(&peer->done, true);
+	if (endpoint.left) {
+		atomic_set(&peer->given_back, endpoint.given_back);
+		atomic_set(&peer->left, true);
+	}
 	if (endpoint.cancelled)
 		atomic_publish(&peer->state, PEER_CANCELLED);
 }

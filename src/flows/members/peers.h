@@ -25,8 +25,11 @@ enum peer_state {
 };
 
 struct peer {
-	_Atomic uint32_t state; /* publishes endpoint, and PEER_GONE done */
-	_Atomic bool done;      /* the peer has said that it has received all */
+	/* Publishes endpoint; PEER_GONE publishes done, left and given_back. */
+	_Atomic uint32_t state;
+	_Atomic bool done; /* the peer has said that it has received all */
+	_Atomic bool left; /* as in struct endpoint */
+	_Atomic uint64_t given_back;
 	/*
 	 * Another peer has attached with the index of one that is gone, and
 	 * must be told so. Publishes again_address, where it is.

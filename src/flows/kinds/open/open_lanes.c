@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "flows/members/attach.h"
 #include "flows/members/eviction.h"
+#include "open_multicast.h"
 #include "transport/transport.h"
 
 /* The seat whose segment a lane points to. */
@@ -81,6 +82,8 @@ static void retire(struct dfi_source *source, uint32_t seat)
 	if (source->writers[lane].segment && seat_of(source, lane) == seat)
 		close_lane(source, lane);
 	dfi__peers_withdraw(&open->ends[seat]->targets);
+	if (open->multicast)
+		dfi__open_multicast_drop(open->ends[seat]);
 	if (has_lost_seat(open, seat))
 		open->ends[seat]->cause = OPEN_CAUSE_GONE;
 	dfi__open_shared_lost(open, seat);
@@ -96,19 +99,6 @@ static void note_end(struct seat_news *news, uint32_t fate)
 	if (news->known == news->present)
 		news->fate = fate;
 	news->present = 0;
-}
-
-uint64_t dfi__open_unreturned(
-    const struct open_source *open, struct dfi_source *end)
-{
-	struct remote *remote = end->rings[0].remote;
-
-	/* The target's last words may wait in a queue. */
-	if (!remote->in_place)
-		(void)remote->transport->ops->ring.progress(remote);
-	return dfi__open_only_marks(end)
-	    ? 0
-	    : dfi__open_shared_unreturned(open, end);
 }
 
 static bool was_evicted(struct open_source *open, uint32_t seat)
@@ -142,6 +132,11 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 	uint64_t n;
 	bool ended;
 
+	if (open->multicast) {
+		ret = dfi__open_multicast_check(source);
+		if (ret < 0)
+			return ret;
+	}
 	if (source->writers[lane].segment && seat_of(source, lane) == seat)
 		store(source, lane);
 	n = dfi__open_unreturned(open, end);
@@ -249,7 +244,8 @@ int dfi__open_adopt(struct dfi_source *source)
 	if (open->order)
 		dfi__open_order_complete(open);
 	pthread_mutex_unlock(&seats->lock);
-	for (i = 0; open->room && !open->order && i < open_seats(source); i++)
+	for (i = 0; open->replicates && !open->order && i < open_seats(source);
+	     i++)
 		if (open->ends[i])
 			dfi__open_replica_greet(source, open->ends[i], 0);
 	for (i = 0; ret >= 0 && i < open_seats(source); i++)

@@ -8,6 +8,8 @@
 
 #include "base/compiler.h"
 #include "base/error.h"
+#include "transport/transport.h"
+#include "open_multicast.h"
 
 /*
  * The ring has room. Nothing that was pushed waits in it. The end's lane is
@@ -58,6 +60,21 @@ bool dfi__open_only_marks(const struct dfi_source *end)
 
 	return end->marks_to == ring->seq &&
 	    left <= ring->seq - end->marks_from;
+}
+
+uint64_t dfi__open_unreturned(
+    const struct open_source *open, struct dfi_source *end)
+{
+	struct remote *remote = end->rings[0].remote;
+
+	if (end->kind == &dfi__open_multicast_kind)
+		return dfi__open_multicast_unreturned(end);
+	/* The target's last words may wait in a queue. */
+	if (!remote->in_place)
+		(void)remote->transport->ops->ring.progress(remote);
+	return dfi__open_only_marks(end)
+	    ? 0
+	    : dfi__open_shared_unreturned(open, end);
 }
 
 /*

@@ -12,6 +12,7 @@
 #include "base/counter.h"
 #include "base/error.h"
 #include "flows/declare/declare.h"
+#include "open_multicast.h"
 
 #define ROOM_ALIGN 4096
 
@@ -20,15 +21,19 @@ int dfi__open_replica_init(struct dfi_source *source)
 	struct open_source *open = open_source(source);
 	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
 	uint64_t bytes = align_up(geometry.segment_bytes, ROOM_ALIGN);
-	int ret = dfi__ring_memory_take(
-	    source->dfi, bytes, source->flow.name, SOURCE_ID(source));
+	int ret;
 
+	open->replicates = true;
+	/* The lane points to no target's segment. */
+	open->chosen = open_seats(source);
+	if (flow_is_multicast(&source->flow))
+		return dfi__open_multicast_init(source);
+	ret = dfi__ring_memory_take(
+	    source->dfi, bytes, source->flow.name, SOURCE_ID(source));
 	if (ret < 0)
 		return ret;
 	source->ring_memory += bytes;
 	open->room = open->filled = aligned_alloc(ROOM_ALIGN, bytes);
-	/* The lane points to no target's segment. */
-	open->chosen = open_seats(source);
 	return open->room
 	    ? 0
 	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", source->flow.name);
@@ -40,6 +45,10 @@ void dfi__open_replica_greet(
 {
 	struct writer *ring = &end->rings[0];
 
+	if (open_source(source)->multicast) {
+		dfi__open_multicast_greet(source, end);
+		return;
+	}
 	if (ring->seq != RING_FIRST_SEGMENT)
 		return;
 	source_close_lane(end, 0);
@@ -102,6 +111,8 @@ static int send_to_all(struct dfi_source *source, uint64_t bytes)
 	uint32_t i, n = 0;
 	int ret = 0;
 
+	if (open->multicast)
+		return dfi__open_multicast_send(source, bytes);
 	open->held = bytes;
 	if (open->order) {
 		ret = dfi__open_order_take(source, &position);
@@ -181,7 +192,8 @@ static void open_lane(struct dfi_source *source)
 	struct open_source *open = open_source(source);
 	struct writer *lane = &source->writers[0];
 
-	lane->segment = open->filled = shared_is_used(open->shared)
+	lane->segment = open->filled = open->multicast ? writer_payload(lane)
+	    : shared_is_used(open->shared)
 	    ? writer_payload(&open->shared->writer)
 	    : open->room;
 	lane->end = lane->segment + lane->geometry.segment_bytes;

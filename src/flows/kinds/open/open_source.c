@@ -12,8 +12,25 @@
 #include "base/log.h"
 #include "flows/kinds/kinds.h"
 #include "open.h"
+#include "open_multicast.h"
 
 /* ---- Pairs, on the helper ---------------------------------------------- */
+
+static const struct kind *kind_of_ends(const struct open_source *open)
+{
+	return open->combines ? &dfi__combine_kind
+	    : open->multicast ? &dfi__open_multicast_kind
+			      : &dfi__shuffle_kind;
+}
+
+static int begin(void *owner, int64_t deadline)
+{
+	struct open_source *open = owner;
+
+	return open->multicast
+	    ? dfi__open_multicast_begin(open->source, deadline)
+	    : 0;
+}
 
 static int make(void *owner, struct flow *part, int64_t deadline, void **out)
 {
@@ -26,15 +43,14 @@ static int make(void *owner, struct flow *part, int64_t deadline, void **out)
 		dfi__flow_free(part);
 		return ret;
 	}
-	ret = dfi__source_open(dfi,
-	    open->combines ? &dfi__combine_kind : &dfi__shuffle_kind, part,
+	ret = dfi__source_open(dfi, kind_of_ends(open), part,
 	    part->part.first_source, &open->attr, &open->wait, deadline, &end);
 	if (ret < 0) {
 		dfi__context_leave(dfi);
 		return ret;
 	}
 	/* In a replicate flow another mark comes first (J1). */
-	if (!open->room)
+	if (!open->replicates)
 		dfi__open_mark_first(end, atomic_peek(&open->mark));
 	*out = end;
 	return 0;
@@ -63,6 +79,7 @@ static int64_t tend(void *owner)
 }
 
 static const struct pairs_ops pairs_ops = {
+	.begin = begin,
 	.make = make,
 	.unmake = unmake,
 	.discard = discard,
@@ -102,9 +119,9 @@ static void init_lanes(struct dfi_source *source)
 		source->writers[t].geometry = dfi__flow_geometry(&source->flow);
 		source_close_lane(source, t);
 	}
-	source->lane_ops = open->room ? &dfi__open_replica_ops
-	    : open->combines          ? &dfi__open_combine_ops
-				      : &dfi__open_lane_ops;
+	source->lane_ops = open->replicates ? &dfi__open_replica_ops
+	    : open->combines                ? &dfi__open_combine_ops
+					    : &dfi__open_lane_ops;
 	if (open->keyed) {
 		source->lane_ops = &dfi__keyed_lane_ops;
 		/* Calls can't name a target. */
@@ -175,16 +192,18 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 }
 
 /* Tell a target that the source has ended. */
-static int end_pair(struct dfi_source *source, struct pair *pair)
+static int end_pair(struct dfi_source *source, uint32_t seat, struct pair *pair)
 {
 	uint64_t n = dfi__open_unreturned(open_source(source), pair->end);
 	int ret;
 
-	if (open_source(source)->room)
+	if (open_source(source)->replicates)
 		dfi__open_replica_greet(source, pair->end,
 		    dfi__open_order_count(open_source(source)->order));
-	ret = dfi_source_close(pair->end);
-
+	if (open_source(source)->multicast)
+		ret = dfi__open_multicast_end(source, seat, pair);
+	else
+		ret = dfi_source_close(pair->end);
 	pair->end = NULL;
 	if (open_source(source)->combines)
 		return ret;
@@ -204,7 +223,7 @@ static int end_pairs(struct dfi_source *source)
 		pair = &open->pairs.of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS];
 		if (!pair->end || pair->state == PAIR_RETIRED)
 			continue;
-		err = end_pair(source, pair);
+		err = end_pair(source, i / SEAT_PAIRS, pair);
 		if (!ret)
 			ret = err;
 	}
@@ -318,6 +337,7 @@ void dfi__open_source_close(struct dfi_source *source)
 	if (open->pairs.of)
 		dfi__pairs_close(&open->pairs);
 	dfi__open_order_free(open);
+	dfi__open_multicast_free(open);
 	dfi__notify_free(open->notify);
 	free(open->ends);
 	free(open->taken);

@@ -45,6 +45,7 @@ struct seat_news {
 };
 
 struct keyed;
+struct open_multicast;
 
 struct open_source {
 	struct pairs pairs;
@@ -56,12 +57,14 @@ struct open_source {
 	bool may_push;   /* min_sources and min_targets were there */
 	bool routed;     /* one lane */
 	bool combines;   /* for targets that stay */
+	bool replicates; /* to all targets */
 	uint32_t chosen; /* its target, while the lane is open */
 	uint32_t next;   /* where the routing goes on */
 	uint32_t seen;   /* the last of pairs_changes() */
-	char *room;      /* of the lane's segment, if it replicates */
+	char *room;      /* of the lane's segment, if it replicates by copies */
 	char *filled;    /* where that segment is, or was */
 	struct open_shared *shared; /* if it moves to shared rings, or NULL */
+	struct open_multicast *multicast; /* if by datagrams, or NULL */
 	uint64_t held;              /* bytes in it that wait for a target */
 	struct seat_news *news;     /* of each target; only with DFI_EVENTS */
 	struct keyed *keyed;        /* with partitions (keyed.h), or NULL */

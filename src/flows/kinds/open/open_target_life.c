@@ -12,6 +12,7 @@
 #include "flows/kinds/kinds.h"
 #include "open.h"
 #include "acks.h"
+#include "open_multicast.h"
 #include "open_target_order.h"
 
 /* ---- Pairs, on the helper ---------------------------------------------- */
@@ -27,8 +28,11 @@ static int make(void *owner, struct flow *part, int64_t deadline, void **out)
 		dfi__flow_free(part);
 		return ret;
 	}
-	ret = dfi__target_open(dfi, &dfi__shuffle_kind, part,
-	    part->part.first_target, &open->attr, &open->wait, deadline, &end);
+	ret = dfi__target_open(dfi,
+	    flow_is_multicast(part) ? &dfi__open_multicast_kind
+				    : &dfi__shuffle_kind,
+	    part, part->part.first_target, &open->attr, &open->wait, deadline,
+	    &end);
 	if (ret < 0) {
 		dfi__context_leave(dfi);
 		return ret;

@@ -2,6 +2,7 @@
 /* How a target of an open flow takes its pairs, and segments of their rings. */
 #include "base/error.h"
 #include "acks.h"
+#include "open_multicast.h"
 #include "open_target.h"
 
 void dfi__open_target_joined(
@@ -62,6 +63,8 @@ int dfi__open_target_take_mark(struct taken *taken, uint64_t *before)
 	if (ret < 0)
 		return dfi__target_damaged(taken->end, 0, ret);
 	*before = reader->marked - 1;
+	if (flow_is_multicast(&taken->end->flow))
+		reader->base = dfi__open_multicast_base(taken->end);
 	/* It is not one of the application's. */
 	reader->awaits_mark = reader->has_mark = false;
 	reader->marked = 0;

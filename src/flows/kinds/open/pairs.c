@@ -276,7 +276,8 @@ static void make(struct pairs *pairs, uint32_t seat, struct pair *pair)
 	pair->id = id;
 	pthread_mutex_unlock(&seats->lock);
 	ret = dfi__flow_pair(seats->flow, is_source ? own : seat,
-	    is_source ? seat : own, id, &part);
+	    is_source ? seat : own, id, is_source ? seats->incarnation : holder,
+	    &part);
 	if (!ret)
 		ret = pairs->ops->make(pairs->owner, &part,
 		    clock_now_ns() + (is_source ? MAKE_NS : PUBLISH_NS), &end);
@@ -473,6 +474,8 @@ int dfi__pairs_open(struct pairs *pairs, struct dfi *dfi,
 	if (!pairs->of)
 		ret = dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	if (!ret && pairs->ops->begin)
+		ret = pairs->ops->begin(pairs->owner, deadline);
 	if (!ret)
 		ret = dfi__thread_start(HELPER, help, pairs, &pairs->helper);
 	if (ret > 0)

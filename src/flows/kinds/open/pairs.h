@@ -67,6 +67,8 @@ struct seat_pairs {
 };
 
 struct pairs_ops {
+	/* The seat is taken, and the helper starts next; or NULL. */
+	int (*begin)(void *owner, int64_t deadline);
 	/* Open this side of a pair. part is taken over. On the helper. */
 	int (*make)(
 	    void *owner, struct flow *part, int64_t deadline, void **end);

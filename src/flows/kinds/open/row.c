@@ -4,8 +4,10 @@
  * asks ready() or reports passed().
  */
 #include "flows/kinds/combine/combine.h"
+#include "flows/kinds/replicate/multicast.h"
 #include "keyed.h"
 #include "open.h"
+#include "open_multicast.h"
 #include "open_source.h"
 #include "open_target.h"
 #include "open_target_order.h"
@@ -59,6 +61,25 @@ const struct kind dfi__open_combine_kind = {
 		.withdraw = dfi__open_target_withdraw,
 		.event = dfi__open_target_take_event,
 		.watermark = dfi__open_fold_watermark,
+	},
+};
+
+/*
+ * Each end has one ring, though targets of the kind of the flow have one for
+ * each source.
+ */
+const struct kind dfi__open_multicast_kind = {
+	.source = {
+		.open = dfi__open_multicast_open_end,
+		.ring = dfi__open_multicast_ring,
+		.look = dfi__open_multicast_look,
+	},
+	.intake = {
+		.reserve = dfi__target_multicast_room,
+		.join = dfi__target_multicast_open,
+		.follows = dfi__target_multicast_follows,
+		.stop = dfi__open_multicast_stop,
+		.close = dfi__open_multicast_close,
 	},
 };
 

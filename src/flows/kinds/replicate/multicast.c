@@ -22,8 +22,7 @@
 /* The pause between two questions to targets that have not answered. */
 #define GREET_NS (INT64_C(20) * NS_PER_MS)
 
-/* The configuration that both ends share, and the device. */
-static int configure(
+int dfi__multicast_configure(
     struct dfi *dfi, const struct flow *flow, struct multicast_config *config)
 {
 	struct transport *network;
@@ -40,16 +39,15 @@ static int configure(
 	return 0;
 }
 
-/* Receive buffers count as rings. */
-static int take_room(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    bool target, uint64_t *ring_memory)
+int dfi__multicast_take_room(struct dfi *dfi, const struct flow *flow,
+    uint32_t index, bool target, uint64_t *ring_memory)
 {
 	struct multicast_attr attr = dfi__multicast_flow_endpoint(
 	    dfi, flow, target);
 	const char *role = target ? "target" : "source";
 	struct multicast_config config;
 	uint64_t bytes;
-	int ret = configure(dfi, flow, &config);
+	int ret = dfi__multicast_configure(dfi, flow, &config);
 
 	if (ret < 0)
 		return ret;
@@ -97,15 +95,15 @@ static bool find_target(
 
 int dfi__source_multicast_room(struct dfi_source *source)
 {
-	return take_room(source->dfi, &source->flow, source->index, false,
-	    &source->ring_memory);
+	return dfi__multicast_take_room(source->dfi, &source->flow,
+	    source->index, false, &source->ring_memory);
 }
 
 int dfi__source_multicast_open(struct dfi_source *source, int64_t deadline)
 {
 	struct multicast_config config;
 	struct sender_ring *multicast;
-	int ret = configure(source->dfi, &source->flow, &config);
+	int ret = dfi__multicast_configure(source->dfi, &source->flow, &config);
 
 	if (ret < 0)
 		return ret;
@@ -284,15 +282,15 @@ static bool find_source(
 
 int dfi__target_multicast_room(struct dfi_target *target)
 {
-	return take_room(target->dfi, &target->flow, target->index, true,
-	    &target->ring_memory);
+	return dfi__multicast_take_room(target->dfi, &target->flow,
+	    target->index, true, &target->ring_memory);
 }
 
 int dfi__target_multicast_open(struct dfi_target *target, int64_t deadline)
 {
 	struct multicast_config config;
 	uint32_t i;
-	int ret = configure(target->dfi, &target->flow, &config);
+	int ret = dfi__multicast_configure(target->dfi, &target->flow, &config);
 
 	if (ret < 0)
 		return ret;

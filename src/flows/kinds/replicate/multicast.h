@@ -6,9 +6,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct dfi;
 struct dfi_source;
 struct dfi_target;
+struct flow;
+struct multicast_config;
 struct remote;
+
+/* The configuration that both ends share, and the device. */
+int dfi__multicast_configure(
+    struct dfi *dfi, const struct flow *flow, struct multicast_config *config);
+
+/*
+ * Reserve room for the datagram endpoint of a source or target. Receive buffers
+ * count as rings.
+ */
+int dfi__multicast_take_room(struct dfi *dfi, const struct flow *flow,
+    uint32_t index, bool target, uint64_t *ring_memory);
 
 /* ---- A source ---------------------------------------------------------- */
 
