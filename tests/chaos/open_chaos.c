@@ -123,6 +123,9 @@ static void create_flow(struct run *run)
 	struct dfi_flow_attr flow = {
 		.size = sizeof(flow),
 		.kind = run->plan.replicates ? DFI_REPLICATE : DFI_SHUFFLE,
+		.replicate.method = run->plan.datagrams
+		    ? DFI_REPLICATION_MULTICAST
+		    : 0,
 		.schema = &schema,
 		.n_sources = run->plan.n_sources,
 		.n_targets = run->plan.n_targets,

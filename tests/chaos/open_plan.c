@@ -8,6 +8,9 @@
 
 #include "random.h"
 
+/* What a datagram has room for, with an MTU of 1024 and a header. */
+#define DATAGRAM_BYTES 896
+
 /* Live processes give their signs of life in time on busy machines. */
 #define LEASE_MS 3000
 
@@ -44,11 +47,31 @@ static void plan_keys(struct open_plan *plan)
 		    between(&rng, 1, 200);
 }
 
+/* Segments fit datagrams, and a ring has two: one tells where it begins. */
+static void plan_datagrams(struct open_plan *plan)
+{
+	uint32_t most = DATAGRAM_BYTES / plan->tuple_size;
+
+	plan->datagrams = true;
+	if (!most) {
+		plan->tuple_size = DATAGRAM_BYTES;
+		most = 1;
+	}
+	if (plan->goal == DFI_BANDWIDTH &&
+	    plan->segment_size > most * plan->tuple_size)
+		plan->segment_size = most * plan->tuple_size;
+}
+
 static void plan_kind(struct open_plan *plan)
 {
 	struct rng rng = { .state = mix(plan->seed ^ 0x7265706c) };
+	const char *kind = getenv("DFI_TEST_CHAOS_KIND");
 
 	plan->replicates = one_in(&rng, 3);
+	if (kind && strcmp(kind, "multicast") == 0) {
+		plan->replicates = true;
+		plan_datagrams(plan);
+	}
 	if (plan->replicates)
 		plan->routing = 0;
 	plan_keys(plan);
@@ -63,7 +86,7 @@ static void plan_order(struct open_plan *plan)
 	struct rng rng = { .state = mix(plan->seed ^ 0x6f726465) };
 	const char *kind = getenv("DFI_TEST_CHAOS_KIND");
 
-	if (plan->replays)
+	if (plan->replays || plan->datagrams)
 		return;
 	if (kind && !strcmp(kind, "ordered")) {
 		plan->replicates = plan->ordered = true;
@@ -133,6 +156,8 @@ static void plan_replay(struct open_plan *plan)
 
 	plan->replays = plan->seed & OPEN_WITH_REPLAY ||
 	    (!plan->replicates && chosen);
+	if (plan->datagrams)
+		plan->replays = false;
 	if (!plan->replays)
 		return;
 	if (plan->replicates)
@@ -270,6 +295,7 @@ void open_print_plan(const struct open_plan *plan)
 	    (unsigned long)plan->seed, plan->n_sources, plan->n_targets,
 	    plan->goal == DFI_LATENCY ? "latency" : "bandwidth",
 	    plan->ordered                           ? "to all in order"
+		: plan->datagrams                   ? "to all by datagrams"
 		: plan->replicates                  ? "to all"
 		: plan->keyed                       ? "by keys"
 		: plan->routing == DFI_ROUTE_DIRECT ? "direct"

@@ -77,6 +77,7 @@ struct open_plan {
 	bool resident[OPEN_ACTORS];    /* a target that comes back to the end */
 	bool replicates;               /* else it shuffles */
 	bool ordered;                  /* all targets deliver one order */
+	bool datagrams;                /* to all targets at once */
 	bool keyed;                    /* by groups */
 	bool replays;                  /* open_replay.c */
 	uint32_t n_input;              /* then: tuples of a source's seat */
@@ -93,6 +94,10 @@ struct open_plan {
 /* In a seed: its run is one with replay. */
 #define OPEN_WITH_REPLAY (UINT64_C(1) << 63)
 
+/*
+ * With DFI_TEST_CHAOS_KIND=multicast each flow replicates by datagrams, which a
+ * network must carry.
+ */
 void open_make_plan(struct open_plan *plan, uint64_t seed);
 
 /*

@@ -12,6 +12,9 @@
 #
 # chaos.sh BUILD_DIR open [RUNS [SEED]]: instead RUNS of open flows between processes
 # in one machine over verbs, whose members also join, leave and return.
+#
+# chaos.sh BUILD_DIR multicast [RUNS [SEED]]: the same of open flows whose segments are
+# datagrams to all targets.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -52,9 +55,9 @@ processes() # SECONDS SEED
 		--wait-limit 60000 --open-timeout 6000 --volume 5
 }
 
-open_processes() # RUNS SEED
+open_processes() # RUNS SEED KIND
 {
-	DFI_TRANSPORT=verbs tests/chaos/open_chaos --runs "$1" --seed "$2" \
+	DFI_TEST_CHAOS_KIND=$3 DFI_TRANSPORT=verbs tests/chaos/open_chaos --runs "$1" --seed "$2" \
 		--wait-limit 60000 --volume 20
 }
 
@@ -509,11 +512,11 @@ fi
 
 # ---- On the host -----------------------------------------------------------
 
-if [ "${2-}" = open ]; then
+if [[ ${2-} = @(open|multicast) ]]; then
 	runs=${3:-4}
 	exec "$testbed" up 1 --memory 3000 --cpus 2 \
 		--timeout $((runs * 60 + 300)) -- bash "$script" \
-		--node "$build" open_processes "$runs" "${4:-$(date +%s)}"
+		--node "$build" open_processes "$runs" "${4:-$(date +%s)}" "$2"
 fi
 
 runs=${2:-4}
