@@ -5,8 +5,8 @@
  * the source sends only segments that it has, and neither counts beyond its
  * limits.
  *
- * The input: segment count, flags (checksums, notify, order), first segment;
- * then operations, each a byte and what belongs to it.
+ * The input: segment count, flags (checksums, notify, order, an open flow),
+ * first segment; then operations, each a byte and what belongs to it.
  */
 #include <errno.h>
 #include <string.h>
@@ -27,6 +27,7 @@ enum {
 };
 
 #define INSTANCE UINT64_C(0x0102030405060708)
+#define PAIR UINT64_C(0x1112131415161718)
 
 struct input {
 	const uint8_t *at;
@@ -131,13 +132,13 @@ static int target_sends(void *arg, uint32_t to, const void *header,
 static void write_segment(void)
 {
 	const struct ring_geometry *g = &f.flow.geometry;
-	uint64_t seq = f.start + f.written, least = f.written;
+	uint64_t seq = f.start + f.written, most = 0;
 	uint32_t t;
 
 	for (t = 0; t < N_TARGETS; t++)
 		if (!f.source.peers[t].over)
-			least = min_u64(least, f.credits[t].consumed - f.start);
-	if (f.written - least >= g->segment_count)
+			most = max_u64(most, seq - f.credits[t].consumed);
+	if (most >= g->segment_count)
 		return;
 	memcpy(f.slots + (size_t)g->slot_size * f.slot + g->payload_offset,
 	    &seq, TUPLE);
@@ -203,8 +204,9 @@ static void receive_likely(struct input *input, uint8_t kind)
 {
 	struct datagram datagram = {
 		.type = kind & 1 ? DATAGRAM_DATA : DATAGRAM_STATE,
-		.number = (uint32_t)f.target.consumed +
+		.number = (uint32_t)(f.target.consumed + f.target.base) +
 		    (uint32_t)number(input, 1) - 8,
+		.pair = PAIR,
 		.total = number(input, 1),
 		.used = TUPLE * (uint32_t)number(input, 1),
 	};
@@ -220,6 +222,10 @@ static void receive_likely(struct input *input, uint8_t kind)
 		datagram.missing[0].first = datagram.number +
 		    (uint32_t)number(input, 1) - 8;
 		datagram.missing[0].count = (uint32_t)number(input, 1);
+	} else if (kind & 4 && f.flow.open) {
+		datagram.type = DATAGRAM_JOIN;
+		datagram.first = f.start + number(input, 1);
+		datagram.number = (uint32_t)datagram.first;
 	} else if (kind & 4) {
 		datagram.type = DATAGRAM_POSITION;
 		datagram.position = number(input, 1);
@@ -241,7 +247,8 @@ static void run_operation(struct input *input)
 
 	switch (operation % 8) {
 	case 0: /* anything */
-		size = min_u64(number(input, 1), input->left);
+		size = number(input, 1);
+		size = min_u64(size, input->left);
 		raw = malloc(size ? size : 1);
 		fuzz_check(raw);
 		memcpy(raw, input->at, size);
@@ -267,6 +274,12 @@ static void run_operation(struct input *input)
 		dfi__multicast_sender_progress(&f.source, f.now);
 		break;
 	case 6:
+		if (f.flow.open && operation >> 7) {
+			dfi__multicast_sender_join(&f.source,
+			    (operation >> 3) % N_TARGETS, PAIR,
+			    f.start + f.written, f.written, f.now);
+			break;
+		}
 		dfi__multicast_sender_leave(&f.source,
 		    (operation >> 3) % N_TARGETS,
 		    (enum multicast_over)(1 + (operation >> 5) % 3));
@@ -294,8 +307,10 @@ static void check(void)
 	    f.target.known - f.target.consumed);
 	fuzz_check(f.source.next - f.start <= f.written);
 	for (t = 0; t < N_TARGETS; t++)
+		/* One may join behind segments that are not sent yet. */
 		fuzz_check(f.source.peers[t].over ||
-		    f.source.next - f.source.peers[t].consumed <= window);
+		    (int64_t)(f.source.next - f.source.peers[t].consumed) <=
+			(int64_t)window);
 	fuzz_check(dfi__multicast_receiver_due(&f.target) >= 0);
 	fuzz_check(dfi__multicast_sender_due(&f.source) >= 0);
 }
@@ -310,8 +325,13 @@ static void start(struct input *input)
 
 	memset(&f, 0, sizeof(f));
 	f.start = number(input, 8);
+	/* An open flow neither notifies nor orders. */
+	if (flags & 8)
+		flags &= (uint8_t)~6u;
 	f.flow = (struct datagram_flow){
 		.instance = INSTANCE,
+		.open = flags & 8,
+		.pair = flags & 8 ? PAIR : 0,
 		.n_sources = N_SOURCES,
 		.n_targets = N_TARGETS,
 		.geometry = ring_geometry_with(TUPLE, TUPLE * TUPLES, count,

@@ -58,6 +58,26 @@ static const struct datagram report = {
 	.missing = { { 0x01020305, 1 }, { 0xffffffff, COUNT } },
 };
 
+static const struct datagram join = {
+	.type = DATAGRAM_JOIN,
+	.source = 0,
+	.number = 0x55667788,
+	.pair = 0x1817161514131211,
+	.total = 0x0102030405060708,
+	.first = 0x1122334455667788,
+	.target = 2,
+};
+
+/* In an open flow; at a target: of a pair. */
+static struct datagram_flow open_flow(uint64_t pair)
+{
+	struct datagram_flow open = flow(false);
+
+	open.open = true;
+	open.pair = pair;
+	return open;
+}
+
 /* A datagram with its payload, in a block of its size, not aligned. */
 struct block {
 	char *at, *memory;
@@ -97,9 +117,15 @@ Test(datagram, fields_are_where_they_are_documented)
 	static const unsigned char report_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
 		0xd3, 4, 7, 0, 4, 3, 2, 1, 2, 0, 0, 0, 2, 0, 0, 0, 5, 3, 2, 1,
 		1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 6, 0, 0, 0 };
-	struct datagram_flow f = flow(false);
+	static const unsigned char join_bytes[] = { 0x11, 0x12, 0x13, 0x14,
+		0x15, 0x16, 0x17, 0x18, 0xd5, 0, 0, 0, 0x88, 0x77, 0x66, 0x55,
+		8, 7, 6, 5, 4, 3, 2, 1, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33,
+		0x22, 0x11, 2, 0, 0, 0, 0, 0, 0, 0 };
+	struct datagram_flow f = flow(false), open = open_flow(0);
 	char header[DATAGRAM_HEADER_MAX];
 
+	cr_assert_eq(dfi__datagram_encode(&open, &join, header), 40);
+	cr_assert_arr_eq(header, join_bytes, 40);
 	cr_assert_eq(dfi__datagram_encode(&f, &data, header), 32);
 	cr_assert_arr_eq(header, data_bytes, 32);
 	cr_assert_eq(dfi__datagram_encode(&f, &state, header), 24);
@@ -167,6 +193,34 @@ Test(datagram, comes_back_as_it_was)
 {
 	come_back(false);
 	come_back(true);
+}
+
+/* A source looks for the pair itself; a target has one. */
+Test(datagram, of_an_open_flow_has_a_stream_or_a_pair)
+{
+	struct datagram_flow source = open_flow(0), target = open_flow(77);
+	struct datagram said = report, got;
+	struct block block;
+
+	said.pair = 77;
+	block = encode(&target, &said);
+	cr_assert(dfi__datagram_parse(&source, block.at, block.size, &got));
+	cr_assert_eq(got.pair, 77);
+	free(block.memory);
+	block = encode(&source, &join);
+	cr_assert(!dfi__datagram_parse(&target, block.at, block.size, &got));
+	target.pair = join.pair;
+	cr_assert(dfi__datagram_parse(&target, block.at, block.size, &got));
+	cr_assert_eq(got.total, join.total);
+	cr_assert_eq(got.first, join.first);
+	cr_assert_eq(got.target, join.target);
+	free(block.memory);
+	/* DATA and STATE have the stream. */
+	block = encode(&source, &state);
+	cr_assert(dfi__datagram_parse(&target, block.at, block.size, &got));
+	target.instance++;
+	cr_assert(!dfi__datagram_parse(&target, block.at, block.size, &got));
+	free(block.memory);
 }
 
 /* With one change, it is not accepted. */

@@ -23,12 +23,20 @@ static void send_join(struct multicast_sender *sender, uint32_t target)
 	sender->counts.joins++;
 }
 
+void dfi__multicast_sender_joined(
+    struct multicast_sender *sender, struct sender_peer *peer)
+{
+	sender->n_joining -= peer->joins;
+	peer->joins = false;
+}
+
 void dfi__multicast_sender_join(struct multicast_sender *sender,
     uint32_t target, uint64_t pair, uint64_t first, uint64_t before,
     int64_t now)
 {
 	struct sender_peer *peer = &sender->peers[target];
 
+	dfi__multicast_sender_joined(sender, peer);
 	*peer = (struct sender_peer){
 		.credit = peer->credit,
 		.consumed = first - 1,
@@ -44,13 +52,6 @@ void dfi__multicast_sender_join(struct multicast_sender *sender,
 	sender->joined_at = now;
 	sender->join_ns = sender_probe_ns(sender);
 	send_join(sender, target);
-}
-
-void dfi__multicast_sender_joined(
-    struct multicast_sender *sender, struct sender_peer *peer)
-{
-	sender->n_joining -= peer->joins;
-	peer->joins = false;
 }
 
 void dfi__multicast_sender_join_again(
