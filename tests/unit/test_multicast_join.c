@@ -394,11 +394,12 @@ static void abort_one(struct sender *sender)
 	join(sender, 0, PAIR);
 	join(sender, 1, OTHER_PAIR);
 	sent.n = 0;
-	dfi__multicast_sender_abort(&sender->protocol, 0);
+	dfi__multicast_sender_abort(&sender->protocol, 0, 5);
 	cr_assert_gt(sent.n, 1);
 	for (i = 0; i < sent.n; i++) {
 		cr_assert_eq(sent.datagrams[i].type, DATAGRAM_STATE);
 		cr_assert_eq(sent.datagrams[i].flags, DATAGRAM_ABORT);
+		cr_assert_eq(sent.datagrams[i].total, 5);
 		cr_assert_eq(sent.to[i], 0);
 	}
 	/* The other goes on. */
@@ -408,7 +409,7 @@ static void abort_one(struct sender *sender)
 	cr_assert(reports(sender, 1, OTHER_PAIR, next_number(sender)));
 	/* There is nothing to tell who has not joined. */
 	i = sent.n;
-	dfi__multicast_sender_abort(&sender->protocol, 2);
+	dfi__multicast_sender_abort(&sender->protocol, 2, 0);
 	cr_assert_eq(sent.n, i);
 }
 
@@ -687,6 +688,25 @@ Test(multicast_join, a_join_of_another_pair_is_dropped)
 	own.open = false;
 	header[36] = 0;
 	cr_assert(!dfi__datagram_parse(&own, header, size, &got));
+}
+
+static void say_why(struct sender *sender, struct receiver *receiver)
+{
+	arrive(receiver, 0);
+	read_mark(receiver, 10);
+	sent.n = 0;
+	dfi__multicast_sender_abort(&sender->protocol, 1, 5);
+	cr_assert(arrive(receiver, 0));
+	cr_assert_eq(receiver->protocol.state, RECEIVER_ABORTED);
+	cr_assert_eq(
+	    dfi__reader_check_end(&receiver->reader), 0, "%s", dfi_errmsg());
+	cr_assert_eq(receiver->reader.end, READER_ABORTED);
+	cr_assert_eq(receiver->reader.cause, 5);
+}
+
+Test(multicast_join, an_abort_says_its_cause)
+{
+	for_both(0, say_why);
 }
 
 static void cut_when_gone(struct sender *sender, struct receiver *receiver)

@@ -90,7 +90,11 @@ static_assert(offsetof(struct datagram_data, used) == 24, "DATA");
 
 struct datagram_state {
 	struct datagram_head head;
-	uint64_t total; /* tuples of the stream, up to number */
+	/*
+	 * Tuples of the stream, up to number. Of an ABORT in an open flow: its
+	 * cause, as in an end mark.
+	 */
+	uint64_t total;
 };
 static_assert(sizeof(struct datagram_state) == 24, "STATE");
 

@@ -213,6 +213,7 @@ static bool take_state(struct multicast_receiver *receiver,
 {
 	uint32_t d = receiver_distance(receiver, datagram->number);
 	uint64_t next = receiver->consumed + d;
+	uint64_t cause;
 	/* A STATE must count all delivered segments, and none after the end. */
 	bool possible = d <= receiver_window(receiver) &&
 	    next - receiver->consumed >=
@@ -225,7 +226,11 @@ static bool take_state(struct multicast_receiver *receiver,
 		return false;
 	}
 	if (datagram->flags & DATAGRAM_ABORT) {
-		put_end_mark(receiver, RECEIVER_ABORTED, FOOTER_FLAG_ABORT);
+		cause = receiver->config.flow.open
+		    ? datagram->total & FOOTER_USED_MAX
+		    : 0;
+		put_end_mark(receiver, RECEIVER_ABORTED,
+		    footer_state(0, cause, FOOTER_FLAG_ABORT));
 		return true;
 	}
 	if (datagram->flags & DATAGRAM_END && !receiver->ended) {

@@ -154,9 +154,12 @@ void dfi__multicast_sender_join(struct multicast_sender *sender,
 void dfi__multicast_sender_left(
     struct multicast_sender *sender, uint32_t target, uint64_t given_back);
 
-/* Tell this target alone, if it has joined, that nothing more comes. */
+/*
+ * Tell this target alone, if it has joined, that nothing more comes. cause: as
+ * of dfi__writer_end().
+ */
 void dfi__multicast_sender_abort(
-    struct multicast_sender *sender, uint32_t target);
+    struct multicast_sender *sender, uint32_t target, uint32_t cause);
 
 /* The pair is unmade: the number is free. */
 void dfi__multicast_sender_forget(

@@ -93,7 +93,7 @@ void dfi__multicast_sender_left(
 }
 
 void dfi__multicast_sender_abort(
-    struct multicast_sender *sender, uint32_t target)
+    struct multicast_sender *sender, uint32_t target, uint32_t cause)
 {
 	struct sender_peer *peer = &sender->peers[target];
 	struct datagram state = {
@@ -101,7 +101,7 @@ void dfi__multicast_sender_abort(
 		.source = sender->config.source,
 		.number = (uint32_t)sender->next,
 		.flags = DATAGRAM_ABORT,
-		.total = sender->total,
+		.total = cause,
 	};
 	int i;
 

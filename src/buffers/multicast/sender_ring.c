@@ -111,7 +111,8 @@ static int ring_write(
 	if (source->sender.config.flow.open && ends == DATAGRAM_ABORT) {
 		/* The others go on. */
 		dfi__multicast_sender_abort(&source->sender,
-		    ((const struct sender_remote *)remote)->target);
+		    ((const struct sender_remote *)remote)->target,
+		    (uint32_t)footer_used(write->footer[1]));
 	} else if (source->sender.ends != ends) {
 		(void)dfi__multicast_sender_end(
 		    &source->sender, flag, clock_now_ns());
