@@ -281,15 +281,14 @@ static const struct way open_ways[] = {
 	    DFI_SHUFFLE, SEGMENT_OF_TUPLES, 1, DFI_ROUTE_DIRECT },
 	{ "open: replicate to 2, naive: claim and commit", claim_all, drain, 64,
 	    2, DFI_REPLICATE, SEGMENT_OF_TUPLES, 0, DFI_REPLICATION_NAIVE },
+	{ "open: replicate to 2: claim and commit", claim_all, drain, 64, 2,
+	    DFI_REPLICATE, SEGMENT_OF_TUPLES, 0, DFI_REPLICATION_MULTICAST },
 	{ "open: ping-pong, 64 B", round_trips, nothing, 64, 1, DFI_SHUFFLE,
 	    ROUND_TRIP, 0, DFI_ROUTE_ANY },
 };
 
-/*
- * Rings of open flows are made behind the opening calls. From its first tuple
- * on a target has its own.
- */
-static void await_rings(
+/* Send some tuples to all targets, and consume them. */
+static void send_few(
     struct dfi_source *from, struct dfi_target **to, const struct way *way)
 {
 	struct dfi_batch batch;
@@ -312,6 +311,29 @@ static void await_rings(
 			if (ret > 0)
 				dfi_target_release(to[t], &batch);
 		}
+	}
+}
+
+/*
+ * Rings of open flows are made behind the opening calls. From its first tuple
+ * on a target has its own. A source moves to a shared ring later, and then
+ * copies nothing.
+ */
+static void await_rings(
+    struct dfi_source *from, struct dfi_target **to, const struct way *way)
+{
+	bool shares = way->kind == DFI_REPLICATE &&
+	    way->variant == DFI_REPLICATION_MULTICAST;
+	struct dfi_source_stats before, after;
+
+	for (;;) {
+		dfi_source_query(from, &before);
+		send_few(from, to, way);
+		dfi_source_query(from, &after);
+		if (!shares ||
+		    after.copied_bytes - before.copied_bytes ==
+			(uint64_t)FEW * way->tuple_size)
+			return;
 	}
 }
 
