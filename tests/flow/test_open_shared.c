@@ -377,7 +377,7 @@ Test(open_shared, what_a_target_leaves_in_front_of_a_shared_ring_is_counted)
 	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_DROP);
 	int64_t until = now_ms() + LONG_MS;
 	struct sender sender;
-	uint64_t first, before;
+	uint64_t first, before, n;
 
 	create(&attr);
 	open_sender(&sender, 0);
@@ -393,7 +393,15 @@ Test(open_shared, what_a_target_leaves_in_front_of_a_shared_ring_is_counted)
 		flush(&sender);
 		push(&sender, 1);
 		flush(&sender);
-	} while (copied(&sender) - before != (3 + 1) * sizeof(struct kv));
+		n = (copied(&sender) - before) / sizeof(struct kv);
+		/* It has moved behind both: once more. */
+		if (n == 1 + 1) {
+			take_all(&sender);
+			cr_assert_eq(dfi_target_close(sender.targets[1]), 0);
+			await_event(&sender, DFI_ENDED, 1);
+			join(&sender, 1);
+		}
+	} while (n != 3 + 1);
 	cr_assert_eq(dfi_target_close(sender.targets[1]), 0);
 	sender.targets[1] = NULL;
 	await_event(&sender, DFI_LOST, 1);
