@@ -210,12 +210,13 @@ static int open_source(struct dfi *dfi, struct producer *producer)
 	attr.flags = DFI_EVENTS;
 	attr.stall_timeout_ms = WAIT_MS;
 	/*
-	 * Its last holder has just died, there is no consumer yet, or the
-	 * registry is away for a moment.
+	 * Its last holder has just died, there is no consumer yet, the registry
+	 * is away for a moment, or this process was stopped in this call.
 	 */
 	while ((ret = dfi_source_open(dfi, FLOW, producer->number, &attr,
 		    &producer->source)) == -EEXIST ||
-	    ret == -EBUSY || ret == -ETIMEDOUT || ret == -ENOTCONN)
+	    ret == -EBUSY || ret == -ETIMEDOUT || ret == -ENOTCONN ||
+	    ret == -ESTALE)
 		sleep_ms(10);
 	if (ret < 0) {
 		producer->source = NULL;
