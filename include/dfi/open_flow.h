@@ -57,7 +57,7 @@ enum dfi_on_loss {
  * DFI_REPLICATION_NAIVE, also by default. If it
  * is ordered (replicate.ordered), all targets that are attached deliver the
  * same, also when sources and targets are lost: only in shared memory
- * (DFI_TRANSPORT_SHM), with DFI_ON_LOSS_DROP, and up to 1000 seats of a role.
+ * (DFI_TRANSPORT_SHM), without replay, and up to 1000 seats of a role.
  *
  * A shuffle flow that routes by keys has partitions: its routing functions
  * (route.h) choose one, and a table says which target owns it. Range routing

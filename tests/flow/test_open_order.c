@@ -298,6 +298,62 @@ Test(open_order, a_lost_source_ends_the_view_and_the_others_go_on)
 	expect_end_of(t[1]);
 }
 
+/* With DFI_ON_LOSS_FAIL, whoever had to do with it fails as well. */
+Test(open_order, a_lost_source_fails_its_targets_if_the_flow_says_so)
+{
+	struct dfi_flow_attr attr = flow_attr();
+	struct dfi_source *s, *lost;
+	struct dfi_target *t;
+	struct dfi_event event;
+	const void *tuple;
+	int ret;
+
+	attr.open.on_loss = DFI_ON_LOSS_FAIL;
+	create_with(&attr);
+	t = target(0);
+	s = ready_source(0, 1);
+	lost = ready_source(1, 1);
+	send_own(s, 0, 1);
+	send_own(lost, 1, 2);
+	dfi_source_abort(lost);
+	cr_assert_eq(dfi_source_close(lost), -ECANCELED);
+	expect_own(t, 0, 1);
+	expect_own(t, 1, 2);
+	while ((ret = dfi_target_consume(t, &tuple)) == -ENOMSG)
+		cr_assert_eq(dfi_target_event(t, &event), 0);
+	cr_assert(ret == -ECANCELED || ret == -ECONNRESET, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(t), ret);
+	close_source(s);
+}
+
+Test(open_order, a_lost_target_fails_its_sources_if_the_flow_says_so)
+{
+	struct dfi_flow_attr attr = flow_attr();
+	struct dfi_target *t, *leaves;
+	struct dfi_source *s;
+	int ret;
+
+	attr.open.on_loss = DFI_ON_LOSS_FAIL;
+	create_with(&attr);
+	leaves = target(0);
+	t = target(1);
+	s = ready_source(0, 2);
+	send_own(s, 0, 1);
+	expect_own(leaves, 0, 1);
+	expect_own(t, 0, 1);
+	/* One that has all may go, also with the counter. */
+	close_target(leaves);
+	send_own(s, 0, 2);
+	expect_own(t, 0, 2);
+	send_own(s, 0, 3);
+	close_target(t);
+	do
+		ret = dfi_source_flush(s);
+	while (!ret);
+	cr_assert_eq(ret, -ECONNRESET, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_source_close(s), -ECONNRESET);
+}
+
 /* The helper of an idle target has its part in the change of view. */
 Test(open_order, a_source_joins_before_its_tuples_come)
 {

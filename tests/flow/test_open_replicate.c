@@ -802,8 +802,9 @@ Test(open_replicate, targets_of_shuffle_flows_are_evicted)
 Test(open_replicate, what_is_not_there_is_refused)
 {
 	refuse(-EINVAL,
-	    (attr.transport = DFI_TRANSPORT_SHM, attr.replicate.ordered = 1),
-	    "replicate.ordered", "DFI_ON_LOSS_DROP");
+	    (attr.transport = DFI_TRANSPORT_SHM, attr.replicate.ordered = 1,
+		attr.open.on_loss = DFI_ON_LOSS_REPLAY),
+	    "replicate.ordered", "DFI_ON_LOSS_DROP or DFI_ON_LOSS_FAIL");
 	refuse(-EOPNOTSUPP,
 	    (attr.transport = DFI_TRANSPORT_OFI, attr.replicate.ordered = 1),
 	    "replicate.ordered", "DFI_TRANSPORT_SHM");

@@ -64,11 +64,11 @@ static int check_order(const struct dfi *dfi, const struct flow *flow,
 		    "DFI_TRANSPORT_SHM, have one source and no order, or use "
 		    "a closed flow",
 		    flow->name);
-	if (attr->open.on_loss != DFI_ON_LOSS_DROP)
+	if (attr->open.on_loss == DFI_ON_LOSS_REPLAY)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': replicate.ordered 1: an ordered open flow goes "
-		    "on when a member is lost: set open.on_loss to "
-		    "DFI_ON_LOSS_DROP",
+		    "flow '%s': replicate.ordered 1: an ordered open flow "
+		    "sends nothing again: set open.on_loss to "
+		    "DFI_ON_LOSS_DROP or DFI_ON_LOSS_FAIL",
 		    flow->name);
 	if (most > MOST_ORDERED)
 		return dfi__fail(-EINVAL,

@@ -262,7 +262,7 @@ static bool membership_is_sane(const struct flow *flow)
 		    !flow->loss_policy && !flow->routing &&
 		    flow->segment_count >= 2 &&
 		    (!flow->ordered ||
-			(flow->on_loss == DFI_ON_LOSS_DROP &&
+			(flow->on_loss != DFI_ON_LOSS_REPLAY &&
 			    !flow_is_multicast(flow)));
 	if (flow->kind == DFI_COMBINE)
 		return flow->window_tuples == DFI_WINDOW_MARKED &&

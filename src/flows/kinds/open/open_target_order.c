@@ -249,6 +249,21 @@ static int remember(struct open_target *open, const struct taken *taken)
 }
 
 /*
+ * A source is gone without its end, and all that came of it was delivered, or
+ * is left out. What others would deliver behind that is no part of a flow that
+ * fails with it.
+ */
+static int lose(struct open_target *open, const struct taken *taken)
+{
+	const struct dfi_target *end = taken->end;
+
+	if (open->target->flow.on_loss == DFI_ON_LOSS_FAIL && taken->joined)
+		dfi__open_target_fail_later(
+		    open->target, end->lost, end->status_text);
+	return remember(open, taken);
+}
+
+/*
  * A ring without a segment: its source may have ended, or be lost. A pair that
  * broke unused is made again.
  */
@@ -272,7 +287,7 @@ static int look_at_end(struct dfi_target *target, uint32_t i)
 	} else if (end->lost) {
 		if (end->readers[0].seq != RING_FIRST_SEGMENT ||
 		    !dfi__pairs_doubt(&open->pairs, taken->seat, taken->pair))
-			ret = remember(open, taken);
+			ret = lose(open, taken);
 		dfi__open_target_retire(open, i, DFI_LOST);
 	}
 	return ret;
