@@ -33,15 +33,6 @@ static struct region_header *region_header(const struct dfi_target *target)
 #define PASSES_IN_MEMORY 8
 #define RINGS_IN_MEMORY 8
 
-static always_inline bool ring_ready(
-    const struct dfi_target *target, const struct reader *reader)
-{
-	if (target->prefetches)
-		__builtin_prefetch((const char *)reader->head -
-		    reader->geometry.footer_offset);
-	return reader_ready(reader);
-}
-
 /* The fastest look. */
 static always_inline bool any_ready(const struct dfi_target *target)
 {
@@ -49,7 +40,7 @@ static always_inline bool any_ready(const struct dfi_target *target)
 	const struct reader *end = reader + target->n_readers;
 
 	for (; reader < end; reader++)
-		if (ring_ready(target, reader))
+		if (target_ring_ready(target, reader))
 			return true;
 	return false;
 }
@@ -63,7 +54,7 @@ static always_inline bool segment_or_change(struct dfi_target *target)
 	if (target_order_changed(target))
 		return true;
 	for (i = 0; !target->in_order && i < target->n_readers; i++, reader++)
-		if (ring_ready(target, reader) ||
+		if (target_ring_ready(target, reader) ||
 		    (!reader->end && reader_end_marked(reader)))
 			return true;
 	return target_changes(target) != target->seen_changes || target->lost ||

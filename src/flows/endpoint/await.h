@@ -41,6 +41,16 @@ static inline bool target_is_queued(const struct dfi_target *target)
 	return queued;
 }
 
+/* Whether a ring has a segment, whose first line may come with its footer. */
+static always_inline bool target_ring_ready(
+    const struct dfi_target *target, const struct reader *reader)
+{
+	if (target->prefetches)
+		__builtin_prefetch((const char *)reader->head -
+		    reader->geometry.footer_offset);
+	return reader_ready(reader);
+}
+
 /* Whether some ring has a segment to take. */
 bool dfi__target_has_segment(struct dfi_target *target);
 

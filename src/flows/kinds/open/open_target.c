@@ -426,13 +426,35 @@ void dfi__open_target_give_back(struct dfi_target *target)
 	}
 }
 
+/* Look at so many rings before slower work, as a closed flow does. */
+#define GLANCE_RINGS 64
+
+/* find_ready(), once a few more looks find any. */
+static uint32_t glance(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	uint32_t budget = target->wait.budget, spent;
+
+	if (target->flags & DFI_NONBLOCK || target->group || !open->n_taken)
+		return open->n_taken;
+	if (budget > GLANCE_RINGS)
+		budget = GLANCE_RINGS;
+	for (spent = 0; spent < budget; spent += open->n_taken)
+		if (dfi__open_target_any_ready(target))
+			return find_ready(open);
+	return open->n_taken;
+}
+
 /* The next segment of any ring: as look_at_all(). */
 static inline int next_of_any(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
 	uint32_t i = find_ready(open);
-	int ret = likely(i < open->n_taken) ? take(target, i, true) : 0;
+	int ret;
 
+	if (unlikely(i == open->n_taken))
+		i = glance(target);
+	ret = likely(i < open->n_taken) ? take(target, i, true) : 0;
 	return ret ? ret : look_at_all(target);
 }
 

@@ -214,6 +214,9 @@ static always_inline void open_target_lend(
 	owned_add(&target->readers[0].total, open_lent_tuples(end));
 }
 
+/* The fastest look: whether some ring has a segment to take. */
+bool dfi__open_target_any_ready(const struct dfi_target *target);
+
 /* Nothing is there: 0 to look again, or an error. */
 int dfi__open_target_wait(struct dfi_target *target);
 

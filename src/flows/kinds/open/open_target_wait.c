@@ -27,8 +27,44 @@ bool dfi__open_target_wakes(struct dfi_target *target)
 	return false;
 }
 
+/*
+ * While the rings are few, a wait makes this many passes that look for segments
+ * only, before it looks at the rest: each instruction between the arrival and
+ * the sight of a segment adds latency.
+ */
+#define PASSES_IN_MEMORY 8
+#define RINGS_IN_MEMORY 8
+
+static uint32_t passes_in_memory(const struct open_target *open)
+{
+	return open->n_taken <= RINGS_IN_MEMORY && !open->order
+	    ? PASSES_IN_MEMORY
+	    : 0;
+}
+
+bool dfi__open_target_any_ready(const struct dfi_target *target)
+{
+	const struct open_target *open = open_target(target);
+	const struct dfi_target *end;
+	uint32_t i;
+
+	for (i = 0; i < open->n_taken; i++) {
+		end = open->taken[i].end;
+		if (target_ring_ready(end, &end->readers[0]) &&
+		    !open->taken[i].held &&
+		    open_may_read(target, &end->readers[0]))
+			return true;
+	}
+	return false;
+}
+
 static bool is_ready(void *arg)
 {
+	uint32_t passes = passes_in_memory(open_target(arg));
+
+	for (; passes; passes--)
+		if (dfi__open_target_any_ready(arg))
+			return true;
 	return dfi__open_target_wakes(arg);
 }
 
@@ -99,7 +135,7 @@ int dfi__open_target_wait(struct dfi_target *target)
 		.policy = &target->wait,
 		.time = &target->wait_time,
 		.notify = open->notify,
-		.cost = open->n_taken + 1,
+		.cost = open->n_taken * (passes_in_memory(open) + 1) + 1,
 		.ready = is_ready,
 		.announce = announce,
 		.arm = arm,
