@@ -102,11 +102,21 @@ struct dfi_open_attr {
 	 * it is given up: dfi_flow_give_up(). 0: for ever.
 	 */
 	uint32_t return_timeout_ms;
-	uint32_t unused;      /* 0 */
-	uint64_t reserved[4]; /* 0 */
+	uint32_t unused; /* 0 */
+	/*
+	 * With DFI_ON_LOSS_REPLAY: a directory of each source's host, in which
+	 * it keeps what targets have given back and not acknowledged, in files
+	 * that are gone when it is. So rings get room by giving tuples back,
+	 * and acknowledgements may be as rare as it has space. A push that it
+	 * has none for returns the error of the file, such as -ENOSPC, and took
+	 * nothing. NULL: see dfi_target_ack().
+	 */
+	const char *spill_dir;
+	uint64_t reserved[3]; /* 0 */
 };
 
 #define DFI_MAX_PARTITIONS 16384u
+#define DFI_MAX_SPILL_DIR 255u /* bytes */
 #define DFI_DEFAULT_PARTITIONS 256u
 #define DFI_MAX_REPLAY_PARTITIONS 4096u /* with DFI_ON_LOSS_REPLAY */
 

@@ -69,14 +69,16 @@ int dfi__writer_room(struct writer *writer, uint32_t segments)
 	if (unlikely(!remote->in_place) &&
 	    (int64_t)(consumed - writer->consumed) < 0)
 		return 0;
-	writer->consumed = consumed;
-	ahead = writer->seq + segments - 1 - writer->consumed;
-	if (writer->seq - writer->consumed >
+	if (writer->seq - consumed >
 	    (uint64_t)writer->geometry.segment_count + writer->elsewhere)
 		return dfi__fail(-EBADMSG,
 		    "the target counts %lu segments, the source has sent %lu",
-		    (unsigned long)writer->consumed,
-		    (unsigned long)writer->seq);
+		    (unsigned long)consumed, (unsigned long)writer->seq);
+	if (unlikely(writer->keeper != NULL))
+		consumed = writer->keeper->keep(
+		    writer->keeper, writer, consumed);
+	writer->consumed = consumed;
+	ahead = writer->seq + segments - 1 - writer->consumed;
 	return ahead < writer->geometry.segment_count
 	    ? writer_slot_is_free(writer)
 	    : 0;

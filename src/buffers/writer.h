@@ -25,21 +25,33 @@ struct write_batch {
 	struct remote *held; /* the last one written to; NULL: none */
 };
 
+/*
+ * Looks after segments that the target has given back before their slots are
+ * used again. Returns up to which number that may happen; it is called again
+ * when the writer needs more.
+ */
+struct writer;
+struct writer_keeper {
+	uint64_t (*keep)(struct writer_keeper *keeper, struct writer *writer,
+	    uint64_t returned);
+};
+
 struct writer {
 	struct ring_geometry geometry;
 	struct remote *remote;
-	struct write_batch *batch; /* NULL: each segment is sent at once */
-	char *segment;             /* the open segment; NULL: none is open */
-	char *end;                 /* of the open segment */
-	uint64_t seq;              /* of the open segment, or the next one */
-	uint32_t slot;             /* the slot of segment seq */
-	uint64_t consumed;         /* last credit seen */
-	uint64_t global;           /* for the header of the next segment */
-	uint64_t targets;          /* the same */
-	uint64_t mark;             /* likewise: see struct segment_header */
-	uint64_t records;          /* the same */
-	uint64_t table;            /* the same */
-	uint64_t input, settled;   /* the same */
+	struct write_batch *batch;    /* NULL: each segment is sent at once */
+	char *segment;                /* the open segment; NULL: none is open */
+	char *end;                    /* of the open segment */
+	uint64_t seq;                 /* of the open segment, or the next one */
+	uint32_t slot;                /* the slot of segment seq */
+	uint64_t consumed;            /* last credit seen */
+	struct writer_keeper *keeper; /* or NULL */
+	uint64_t global;              /* for the header of the next segment */
+	uint64_t targets;             /* the same */
+	uint64_t mark;                /* likewise: see struct segment_header */
+	uint64_t records;             /* the same */
+	uint64_t table;               /* the same */
+	uint64_t input, settled;      /* the same */
 	/* As many segments may be there beyond this ring's: shared_segments. */
 	uint32_t elsewhere;
 	/* Published, for any thread to read: */

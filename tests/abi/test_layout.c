@@ -251,7 +251,8 @@ static void pin_flow_attributes(void)
 	PIN(dfi_open_attr, input_position, 32, 8);
 	PIN(dfi_open_attr, return_timeout_ms, 40, 4);
 	PIN(dfi_open_attr, unused, 44, 4);
-	PIN(dfi_open_attr, reserved, 48, 32);
+	PIN(dfi_open_attr, spill_dir, 48, 8);
+	PIN(dfi_open_attr, reserved, 56, 24);
 }
 
 static void pin_flow_needs(void)

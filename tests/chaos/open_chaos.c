@@ -152,6 +152,8 @@ static void create_flow(struct run *run)
 	schema.tuple_size = run->plan.tuple_size;
 	if (run->plan.replays)
 		describe_replay(&schema, fields, &flow);
+	if (run->plan.spills)
+		flow.open.spill_dir = run->state;
 	if (!fields[5].size)
 		schema.n_fields--;
 	attr.registry = run->address;

@@ -168,6 +168,7 @@ static void plan_replay(struct open_plan *plan)
 	plan->n_input = between(&rng, 1, 3000);
 	/* Most are still at work when something happens. */
 	plan->pace_us = below(&rng, 5000);
+	plan->spills = one_in(&rng, 3);
 	if (plan->routing == DFI_ROUTE_DIRECT)
 		plan->routing = one_in(&rng, 2) ? DFI_ROUTE_ROUND_ROBIN
 						: DFI_ROUTE_ANY;
@@ -288,8 +289,8 @@ void open_print_plan(const struct open_plan *plan)
 	uint32_t a, i;
 
 	if (plan->replays)
-		printf(
-		    "with replay of %u tuples of each source; ", plan->n_input);
+		printf("with replay of %u tuples of each source%s; ",
+		    plan->n_input, plan->spills ? ", spills" : "");
 	printf("seed %lu: %u source and %u target seats, %s, %s, %s; tuples of "
 	       "%u in segments of %u, %u; min %u and %u, evict after %u ms%s\n",
 	    (unsigned long)plan->seed, plan->n_sources, plan->n_targets,

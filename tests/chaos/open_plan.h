@@ -82,6 +82,7 @@ struct open_plan {
 	bool replays;                  /* open_replay.c */
 	uint32_t n_input;              /* then: tuples of a source's seat */
 	uint32_t pace_us;              /* a pause of a source */
+	bool spills;                   /* spill_dir */
 	uint64_t hold_bytes;
 	uint32_t goal, routing, on_loss, min_sources, min_targets;
 	uint32_t evict_after_ms;

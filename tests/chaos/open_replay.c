@@ -295,7 +295,10 @@ static int consume_some(
 	atomic_fetch_add(&actor->at->taken, batch.count);
 	dfi_target_release(actor->target, &batch);
 	open_count_moved(actor, batch.count);
-	ret = ++actor->flushed % COMMIT ? 0 : commit(actor, plan, board);
+	/* Also later than a ring is full. */
+	ret = ++actor->flushed % (plan->spills ? 20 * COMMIT : COMMIT)
+	    ? 0
+	    : commit(actor, plan, board);
 	return ret < 0 ? ret : 1;
 }
 

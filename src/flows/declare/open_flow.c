@@ -31,6 +31,7 @@ static int check_closed(
 	    : attr->hold_bytes                 ? "hold_bytes"
 	    : attr->input_position             ? "input_position"
 	    : attr->return_timeout_ms          ? "return_timeout_ms"
+	    : attr->spill_dir                  ? "spill_dir"
 					       : NULL;
 
 	return member ? dfi__fail(-EINVAL,
@@ -260,6 +261,20 @@ static int check_replay(struct flow *flow, const struct dfi_flow_attr *attr)
 	return check_input(flow, attr->open.input_position);
 }
 
+/* Processes with other working directories open it. */
+static int check_spill(struct flow *flow, const char *dir)
+{
+	if (!dir)
+		return 0;
+	if (dir[0] != '/' || strlen(dir) > DFI_MAX_SPILL_DIR)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': open.spill_dir '%s': it begins with '/', and "
+		    "has at most %u bytes",
+		    flow->name, dir, DFI_MAX_SPILL_DIR);
+	strcpy(flow->spill_dir, dir);
+	return 0;
+}
+
 static int check_loss(struct flow *flow, const struct dfi_flow_attr *attr)
 {
 	const struct dfi_open_attr *open = &attr->open;
@@ -268,11 +283,15 @@ static int check_loss(struct flow *flow, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': open.on_loss %u is no enum dfi_on_loss",
 		    flow->name, open->on_loss);
-	if (open->on_loss == DFI_ON_LOSS_REPLAY)
-		return check_replay(flow, attr);
-	return open->input_position || open->return_timeout_ms
+	if (open->on_loss == DFI_ON_LOSS_REPLAY) {
+		int ret = check_spill(flow, open->spill_dir);
+
+		return ret < 0 ? ret : check_replay(flow, attr);
+	}
+	return open->input_position || open->return_timeout_ms ||
+		open->spill_dir
 	    ? dfi__fail(-EINVAL,
-		  "flow '%s': open.input_position and "
+		  "flow '%s': open.input_position, open.spill_dir and "
 		  "open.return_timeout_ms are for DFI_ON_LOSS_REPLAY: set "
 		  "open.on_loss to that, or leave them NULL and 0",
 		  flow->name)
@@ -347,7 +366,7 @@ int dfi__open_declare(
 	return ret;
 }
 
-static int get_flow(
+int dfi__open_get_flow(
     struct dfi *dfi, const char *name, int64_t deadline, struct flow *flow)
 {
 	struct registry_value value;
@@ -366,7 +385,7 @@ static int get_flow(
 }
 
 /* The key would go with this context, and the flow would go on. */
-static int check_creator(
+int dfi__open_check_creator(
     const struct dfi *dfi, const struct flow *flow, const char *does)
 {
 	if (flow->flags & DFI_FLOW_PERSISTENT ||
@@ -386,7 +405,7 @@ static int check_finish(const struct dfi *dfi, const struct flow *flow)
 		    "flow '%s' is not open (open.membership): it ends when "
 		    "all its sources have closed",
 		    flow->name);
-	return check_creator(dfi, flow, "finishes it");
+	return dfi__open_check_creator(dfi, flow, "finishes it");
 }
 
 static int finish(struct dfi *dfi, const struct flow *flow, int64_t deadline)
@@ -415,78 +434,12 @@ int dfi_flow_finish(struct dfi *dfi, const char *name)
 	if (ret < 0)
 		return ret;
 	deadline = context_deadline(dfi, 0);
-	ret = get_flow(dfi, name, deadline, &flow);
+	ret = dfi__open_get_flow(dfi, name, deadline, &flow);
 	if (ret < 0)
 		return dfi__error_keep(ret);
 	ret = check_finish(dfi, &flow);
 	if (!ret)
 		ret = finish(dfi, &flow, deadline);
-	dfi__flow_free(&flow);
-	return dfi__error_keep(ret);
-}
-
-/* ---- Sources that do not return ------------------------------------------ */
-
-static int check_give_up(
-    const struct dfi *dfi, const struct flow *flow, uint32_t source)
-{
-	if (!flow->input_position)
-		return dfi__fail(-EPROTOTYPE,
-		    "flow '%s' was not created with DFI_ON_LOSS_REPLAY: it "
-		    "waits for no source that was lost",
-		    flow->name);
-	if (source >= flow->n_sources)
-		return dfi__fail(-ERANGE,
-		    "flow '%s': source %u: the flow has the seats 0 to %u",
-		    flow->name, source, flow->n_sources - 1);
-	return check_creator(dfi, flow, "gives up its sources");
-}
-
-static int give_up(
-    struct dfi *dfi, const struct flow *flow, uint32_t source, int64_t deadline)
-{
-	struct open_key open = { .kind = OPEN_KEY_SOURCE, .source = source };
-	struct registry_value value;
-	char key[KEY_SIZE];
-	size_t n;
-	int ret;
-
-	dfi__flow_prefix(key, flow);
-	n = strlen(key);
-	dfi__open_key_write(key + n, &open);
-	ret = dfi__client_get(dfi->registry, key, deadline, &value);
-	if (!ret) {
-		dfi__registry_value_free(&value);
-		return dfi__fail(-EBUSY,
-		    "flow '%s': source %u is attached: only one that was lost "
-		    "can be given up",
-		    flow->name, source);
-	}
-	if (ret != -ENOENT)
-		return dfi__fail_within(ret, "flow '%s'", flow->name);
-	open.kind = OPEN_KEY_GIVEN_UP;
-	dfi__open_key_write(key + n, &open);
-	ret = dfi__client_put(dfi->registry, key, "", 0, 0, deadline, NULL);
-	return ret < 0 ? dfi__fail_within(ret, "flow '%s'", flow->name) : 0;
-}
-
-int dfi_flow_give_up(struct dfi *dfi, const char *name, uint32_t source)
-{
-	struct flow flow;
-	int64_t deadline;
-	CONTEXT_USE(dfi, ret);
-
-	if (!ret)
-		ret = dfi__flow_check_name(name);
-	if (ret < 0)
-		return ret;
-	deadline = context_deadline(dfi, 0);
-	ret = get_flow(dfi, name, deadline, &flow);
-	if (ret < 0)
-		return dfi__error_keep(ret);
-	ret = check_give_up(dfi, &flow, source);
-	if (!ret)
-		ret = give_up(dfi, &flow, source, deadline);
 	dfi__flow_free(&flow);
 	return dfi__error_keep(ret);
 }
@@ -515,7 +468,7 @@ static int check_assign(const struct dfi *dfi, const struct flow *flow,
 			    "targets have seats 0 to %u, and DFI_ANY_SEAT lets "
 			    "the library choose",
 			    flow->name, p, owners[p], flow->n_targets - 1);
-	return check_creator(dfi, flow, "assigns its partitions");
+	return dfi__open_check_creator(dfi, flow, "assigns its partitions");
 }
 
 /* As the value of the key: the caller frees it. NULL: no memory. */
@@ -574,7 +527,7 @@ int dfi_flow_assign(
 	if (ret < 0)
 		return ret;
 	deadline = context_deadline(dfi, 0);
-	ret = get_flow(dfi, name, deadline, &flow);
+	ret = dfi__open_get_flow(dfi, name, deadline, &flow);
 	if (ret < 0)
 		return dfi__error_keep(ret);
 	ret = check_assign(dfi, &flow, owners, n);

@@ -21,4 +21,12 @@ int dfi__open_declare(
  */
 uint32_t dfi__open_ways(const struct dfi_flow_attr *attr);
 
+/* A flow of that name: 0, -ENOENT, or an error of the registry. */
+int dfi__open_get_flow(
+    struct dfi *dfi, const char *name, int64_t deadline, struct flow *flow);
+
+/* -EPERM: another context has created it, and it is not persistent. */
+int dfi__open_check_creator(
+    const struct dfi *dfi, const struct flow *flow, const char *does);
+
 #endif

@@ -130,6 +130,7 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.splits = flow->splits;
 	message.checksums = flow->verify == DFI_VERIFY_CHECKSUM;
 	message.multicast_address = (char *)flow->multicast_address;
+	message.spill_dir = (char *)flow->spill_dir;
 	message.layout = ring_layout_of(flow);
 	dfi__node_to_message(&flow->creator, &creator);
 	message.creator = &creator;
@@ -230,7 +231,7 @@ static bool replay_is_sane(const struct flow *flow)
 
 	if (flow->on_loss != DFI_ON_LOSS_REPLAY)
 		return flow->on_loss <= DFI_ON_LOSS_DROP && !field &&
-		    !flow->return_timeout_ms;
+		    !flow->return_timeout_ms && !flow->spill_dir[0];
 	return flow->kind == DFI_SHUFFLE &&
 	    flow->partitions <= DFI_MAX_REPLAY_PARTITIONS && field &&
 	    field <= flow->schema->n_fields &&
@@ -243,7 +244,8 @@ static bool membership_is_sane(const struct flow *flow)
 		return !flow->min_sources && !flow->min_targets &&
 		    !flow->on_loss && !flow->evict_after_ms &&
 		    !flow->partitions && !flow->hold_bytes &&
-		    !flow->input_position && !flow->return_timeout_ms;
+		    !flow->input_position && !flow->return_timeout_ms &&
+		    !flow->spill_dir[0];
 	if (flow->membership != DFI_MEMBERS_OPEN ||
 	    flow->min_targets > flow->n_targets ||
 	    flow->min_sources > flow->n_sources || !replay_is_sane(flow))
@@ -403,11 +405,13 @@ static int parts_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	if (strlen(message->multicast_address) >=
 		sizeof(flow->multicast_address) ||
 	    !dfi__text_is_plain(message->multicast_address) ||
+	    strlen(message->spill_dir) >= sizeof(flow->spill_dir) ||
 	    !dfi__node_from_message(message->creator, &flow->creator) ||
 	    message->n_keys > DFI_MAX_KEYS ||
 	    message->n_aggregates > DFI_MAX_AGGREGATES)
 		return -EBADMSG;
 	strcpy(flow->multicast_address, message->multicast_address);
+	strcpy(flow->spill_dir, message->spill_dir);
 	flow->n_keys = (uint32_t)message->n_keys;
 	if (message->n_keys)
 		memcpy(flow->keys, message->keys,

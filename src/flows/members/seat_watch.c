@@ -521,6 +521,7 @@ void dfi__seat_watch_close(struct seat_watch *watch)
 	pthread_mutex_destroy(&watch->lock);
 	free(watch->tables);
 	free(watch->resume);
+	free(watch->acks);
 	free(watch->memory);
 	free(watch->pairs);
 	free(watch->put_out[OPEN_SOURCE]);

@@ -59,6 +59,12 @@ struct seat_watch {
 	/* Of a source of a flow with replay: what was acknowledged, else NULL.
 	 */
 	struct open_resume *resume;
+	/* If it spills as well: of each target's seat, the last pair of which
+	 * it said so, and how many segments it has acknowledged; else NULL.
+	 */
+	struct pair_acks {
+		uint64_t pair, segments;
+	} * acks;
 	bool removed;         /* the flow: nobody comes any more */
 	bool finished;        /* no sources come any more */
 	uint64_t finished_at; /* ... that have a later revision */

@@ -28,7 +28,10 @@ static bool new_resume(struct seat_watch *watch)
 		return true;
 	dfi__open_resume_init(resume, n, resume + 1);
 	watch->resume = resume;
-	return false;
+	if (!watch->flow->spill_dir[0])
+		return false;
+	watch->acks = calloc(watch->flow->n_targets, sizeof(watch->acks[0]));
+	return !watch->acks;
 }
 
 bool dfi__tables_watch_new(struct seat_watch *watch)
@@ -137,16 +140,36 @@ static void see_assign(
 	free(owners);
 }
 
+/*
+ * The end of the value: how many segments of a pair were acknowledged. Returns
+ * the size of the rest.
+ */
+static size_t see_acks(struct seat_watch *watch, const struct open_key *key,
+    const struct registry_event *event)
+{
+	struct pair_acks *acks = watch->acks;
+
+	if (!acks || event->type != REGISTRY_PUT ||
+	    event->size < OPEN_ACKS_BYTES)
+		return event->size;
+	if (key->source == watch->seats.own_seat)
+		dfi__open_acks_decode((const uint8_t *)event->data +
+			event->size - OPEN_ACKS_BYTES,
+		    &acks[key->target].pair, &acks[key->target].segments);
+	return event->size - OPEN_ACKS_BYTES;
+}
+
 /* Without keys: up to where a target knows that all is acknowledged. */
 static void see_low(struct seat_watch *watch, const struct open_key *key,
     const struct registry_event *event)
 {
 	struct open_resume *resume = watch->resume;
+	size_t size = see_acks(watch, key, event);
 
 	if (event->type != REGISTRY_PUT || !watch->seats.begun ||
 	    key->source != watch->seats.own_seat ||
 	    !dfi__open_low_decode(
-		event->data, event->size, &resume->positions[key->target]))
+		event->data, size, &resume->positions[key->target]))
 		return;
 	resume->incarnations[key->target] = key->incarnation;
 }
@@ -157,17 +180,19 @@ static void see_positions(struct seat_watch *watch, const struct open_key *key,
 {
 	uint32_t n = watch->flow->partitions, words = open_bits_words(n);
 	uint64_t *held;
+	size_t size;
 
 	if (!n) {
 		see_low(watch, key, event);
 		return;
 	}
+	size = see_acks(watch, key, event);
 	held = calloc(words + n, sizeof(held[0]));
 	/* Targets say it once more when they have seen this source's key. */
 	if (held && event->type == REGISTRY_PUT && watch->seats.begun &&
 	    key->source == watch->seats.own_seat &&
 	    dfi__open_positions_decode(
-		event->data, event->size, n, held, held + words))
+		event->data, size, n, held, held + words))
 		dfi__open_resume_pair(
 		    watch->resume, n, key->incarnation, held, held + words);
 	free(held);

@@ -121,3 +121,17 @@ bool dfi__open_low_decode(const uint8_t *bytes, size_t size, uint64_t *low)
 	*low = open_get_number(bytes, OPEN_LOW_BYTES);
 	return true;
 }
+
+void dfi__open_acks_encode(
+    uint64_t pair, uint64_t segments, uint8_t bytes[OPEN_ACKS_BYTES])
+{
+	open_put_number(bytes, pair, 8);
+	open_put_number(bytes + 8, segments, 8);
+}
+
+void dfi__open_acks_decode(
+    const uint8_t bytes[OPEN_ACKS_BYTES], uint64_t *pair, uint64_t *segments)
+{
+	*pair = open_get_number(bytes, 8);
+	*segments = open_get_number(bytes + 8, 8);
+}

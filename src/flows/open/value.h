@@ -45,4 +45,14 @@ bool dfi__open_positions_decode(const uint8_t *bytes, size_t size,
 void dfi__open_low_encode(uint64_t low, uint8_t bytes[OPEN_LOW_BYTES]);
 bool dfi__open_low_decode(const uint8_t *bytes, size_t size, uint64_t *low);
 
+/*
+ * Behind either of them, if sources spill: how many segments of a pair's ring
+ * the target has acknowledged.
+ */
+#define OPEN_ACKS_BYTES 16
+void dfi__open_acks_encode(
+    uint64_t pair, uint64_t segments, uint8_t bytes[OPEN_ACKS_BYTES]);
+void dfi__open_acks_decode(
+    const uint8_t bytes[OPEN_ACKS_BYTES], uint64_t *pair, uint64_t *segments);
+
 #endif

@@ -39,6 +39,13 @@ int dfi__acks_open(struct dfi_target *target)
 		acks->memory = calloc(flow->n_sources,
 		    dfi__open_inputs_size(flow->partitions) + 1);
 	}
+	if (acks && flow->spill_dir[0]) {
+		acks->segments = calloc(
+		    flow->n_sources, sizeof(acks->segments[0]));
+		if (!acks->segments)
+			return dfi__fail(
+			    -ENOMEM, "flow '%s': out of memory", flow->name);
+	}
 	return acks && acks->of && acks->lost && acks->lows && acks->holders &&
 		acks->memory
 	    ? 0
@@ -51,6 +58,7 @@ void dfi__acks_free(struct acks *acks)
 		return;
 	free(acks->of);
 	free(acks->lost);
+	free(acks->segments);
 	free(acks->lows);
 	free(acks->holders);
 	free(acks->memory);
@@ -81,7 +89,8 @@ void dfi__acks_join(struct open_target *open, struct taken *taken)
 	(void)dfi__acks_of(open->acks, taken->seat);
 	open->acks->lost[taken->seat] = (struct lost){ 0 };
 	/* No credit on release. */
-	taken->end->readers[0].batch = UINT32_MAX;
+	if (!open->acks->segments)
+		taken->end->readers[0].batch = UINT32_MAX;
 }
 
 void dfi__acks_lent(struct open_target *open, struct taken *taken,
@@ -135,7 +144,7 @@ int dfi__acks_passed(struct open_target *open, struct taken *taken)
 	see_input(open, taken);
 	reader->asks = false;
 	/* The application has nothing to acknowledge. */
-	if (!taken->unacked)
+	if (!taken->unacked && !open->acks->segments)
 		return reader->seq != reader->returned
 		    ? dfi__reader_return(reader)
 		    : 0;
@@ -196,6 +205,22 @@ static int no_output(
 	    target->flow.name, TARGET_ID(target), call, name);
 }
 
+/* Sources that spill hear of it by the registry. */
+static void note_segments(
+    struct open_target *open, const struct taken *taken, uint64_t segments)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	struct pair_acks *acks = &open->acks->segments[taken->seat];
+	bool fresh;
+
+	pthread_mutex_lock(&seats->lock);
+	fresh = acks->pair != taken->pair->id || acks->segments != segments;
+	*acks = (struct pair_acks){ taken->pair->id, segments };
+	if (fresh)
+		dfi__acks_call(open->acks);
+	pthread_mutex_unlock(&seats->lock);
+}
+
 static int acknowledge(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
@@ -212,7 +237,9 @@ static int acknowledge(struct dfi_target *target)
 		reader = &taken->end->readers[0];
 		in_work = taken->end->lends_segment;
 		taken->unacked = 0;
-		if (!ret && reader->seq - in_work != reader->returned)
+		if (open->acks->segments)
+			note_segments(open, taken, reader->seq - in_work);
+		else if (!ret && reader->seq - in_work != reader->returned)
 			ret = dfi__reader_return_last(reader, in_work);
 	}
 	open->acks->n_due = 0;

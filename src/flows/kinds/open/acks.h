@@ -29,6 +29,10 @@ struct acks {
 		uint64_t incarnation;
 		int64_t at;
 	} * lost;
+	/* If sources spill: of each seat, the pair and its segments that were
+	 * acknowledged. The lock protects them. Else NULL.
+	 */
+	struct pair_acks *segments;
 	/* For the helper (acks_report.c): */
 	bool reports; /* of what is acknowledged, to sources, are due */
 	/* Without keys: of each seat, the last holder that got one. */

@@ -60,6 +60,7 @@ struct keyed {
 	uint32_t known; /* segments that may yet say the same low */
 	/* Of each seat: where segments end that have tuples sent again. */
 	uint64_t *mixed;
+	struct spill *spill; /* with spill_dir (keyed_spill.c), else NULL */
 };
 
 /* How long the helper waits at least until a ring may have room. */
@@ -216,9 +217,35 @@ uint32_t dfi__keyed_way(
 /* What a target has not given back, as the ring says by now. */
 uint64_t dfi__replay_unreturned(const struct writer *ring);
 
-/* The header of the segment that was sent so many segments ago. */
-struct segment_header *dfi__replay_header(
-    const struct writer *ring, uint64_t ago);
+/*
+ * How many segments the target of a seat has not acknowledged; and the bytes of
+ * tuples, and their lowest input position, of the one that was sent so many
+ * segments ago. UINT64_MAX: it can't be read from its file.
+ */
+uint64_t dfi__replay_unacked(const struct open_source *open, uint32_t seat);
+uint64_t dfi__replay_segment(const struct open_source *open, uint32_t seat,
+    uint64_t ago, uint64_t *lowest);
+
+/*
+ * With spill_dir, inside the latch. new: -ENOMEM, or an error of the directory.
+ * take: a ring is new. learn: under the lock. unacked: of a ring. read: a
+ * segment that lies in its file, so many bytes of it from its start (struct
+ * spilled), or NULL. fail: why a push finds no room, or 0; once. failed:
+ * whether there is such an error.
+ */
+struct spilled {
+	uint64_t bytes, lowest;
+	char tuples[];
+};
+int dfi__spill_new(struct dfi_source *source);
+void dfi__spill_free(struct spill *spill);
+void dfi__spill_take(struct open_source *open, uint32_t seat);
+void dfi__spill_learn(struct open_source *open);
+uint64_t dfi__spill_unacked(const struct open_source *open, uint32_t seat);
+const struct spilled *dfi__spill_read(const struct open_source *open,
+    uint32_t seat, uint64_t number, size_t size);
+int dfi__spill_fail(struct dfi_source *source);
+bool dfi__spill_failed(const struct open_source *open);
 
 /* Set what the next segment of an end says of input positions. */
 static inline void replay_set_input(

@@ -130,15 +130,17 @@ static uint64_t lowest_of(const struct open_source *open, uint32_t seat)
 	const struct writer *ring = &end->rings[0];
 	uint64_t least = source_filled(end, 0) ? end->writers[0].global
 					       : UINT64_MAX;
-	uint64_t ago = dfi__replay_unreturned(ring);
+	uint64_t ago = dfi__replay_unacked(open, seat), lowest, bytes;
 	bool mixed = ring->seq - ago < open->keyed->mixed[seat];
-	const struct segment_header *header;
 
 	for (; ago; ago--) {
-		header = dfi__replay_header(ring, ago);
-		if (!header->records)
+		bytes = dfi__replay_segment(open, seat, ago, &lowest);
+		if (!bytes)
 			continue;
-		least = min_u64(least, header->global);
+		/* One that can't be read may have any. */
+		if (bytes == UINT64_MAX)
+			return 1;
+		least = min_u64(least, lowest);
 		if (!mixed)
 			break;
 	}

@@ -42,34 +42,75 @@ static const char *sent_at(const struct writer *ring, uint64_t ago)
 	    g->payload_offset;
 }
 
-struct segment_header *dfi__replay_header(
-    const struct writer *ring, uint64_t ago)
+uint64_t dfi__replay_unacked(const struct open_source *open, uint32_t seat)
 {
-	return segment_header(&ring->geometry, sent_at(ring, ago));
+	return open->keyed->spill
+	    ? dfi__spill_unacked(open, seat)
+	    : dfi__replay_unreturned(&open->ends[seat]->rings[0]);
 }
 
-/* The tuples of the segment that was sent so many segments ago. */
-static const char *sent_segment(
-    const struct writer *ring, uint64_t ago, uint64_t *bytes)
+/* Whether a segment's slot was used again since. */
+static bool is_spilled(
+    const struct open_source *open, const struct writer *ring, uint64_t ago)
+{
+	return open->keyed->spill && ring->seq - ago < ring->consumed;
+}
+
+/* In a ring: the target can write there. */
+static uint64_t ring_bytes(const struct writer *ring, uint64_t ago)
 {
 	const struct ring_geometry *g = &ring->geometry;
-	const char *tuples = sent_at(ring, ago);
+	uint64_t bytes = segment_header(g, sent_at(ring, ago))->records;
 
-	*bytes = segment_header(g, tuples)->records;
-	/* The target can write there. */
-	if (*bytes > g->segment_bytes)
-		*bytes = g->segment_bytes;
-	*bytes -= *bytes % g->tuple_size;
-	return tuples;
+	if (bytes > g->segment_bytes)
+		bytes = g->segment_bytes;
+	return bytes - bytes % g->tuple_size;
 }
 
-/* The bytes of tuples in the last segments of a ring. */
-static uint64_t tuple_bytes(const struct writer *ring, uint64_t segments)
+uint64_t dfi__replay_segment(const struct open_source *open, uint32_t seat,
+    uint64_t ago, uint64_t *lowest)
 {
-	uint64_t total = 0, bytes;
+	const struct writer *ring = &open->ends[seat]->rings[0];
+	const struct spilled *spilled;
+
+	if (!is_spilled(open, ring, ago)) {
+		*lowest =
+		    segment_header(&ring->geometry, sent_at(ring, ago))->global;
+		return ring_bytes(ring, ago);
+	}
+	spilled = dfi__spill_read(
+	    open, seat, ring->seq - ago, sizeof(*spilled));
+	*lowest = spilled ? spilled->lowest : 0;
+	return spilled ? spilled->bytes : UINT64_MAX;
+}
+
+/* The tuples of the segment that was sent so many segments ago, or NULL. */
+static const char *sent_segment(const struct open_source *open, uint32_t seat,
+    uint64_t ago, uint64_t *bytes)
+{
+	const struct writer *ring = &open->ends[seat]->rings[0];
+	const struct spilled *spilled;
+
+	if (!is_spilled(open, ring, ago)) {
+		*bytes = ring_bytes(ring, ago);
+		return sent_at(ring, ago);
+	}
+	spilled = dfi__spill_read(open, seat, ring->seq - ago,
+	    sizeof(*spilled) + ring->geometry.segment_bytes);
+	*bytes = spilled ? spilled->bytes : 0;
+	return spilled ? spilled->tuples : NULL;
+}
+
+/* The bytes of tuples in the last segments of a ring, or UINT64_MAX. */
+static uint64_t tuple_bytes(
+    const struct open_source *open, uint32_t seat, uint64_t segments)
+{
+	uint64_t total = 0, bytes, lowest;
 
 	for (; segments; segments--) {
-		(void)sent_segment(ring, segments, &bytes);
+		bytes = dfi__replay_segment(open, seat, segments, &lowest);
+		if (bytes == UINT64_MAX)
+			return bytes;
 		total += bytes;
 	}
 	return total;
@@ -136,18 +177,20 @@ int dfi__replay_take_back(struct dfi_source *source, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
 	const struct dfi_source *end = open->ends[seat];
-	const struct writer *ring = &end->rings[0];
 	/* Once: a target that wakes up may acknowledge meanwhile. */
-	uint64_t segments = dfi__replay_unreturned(ring);
-	uint64_t begun = begun_bytes(end), bytes;
+	uint64_t segments = dfi__replay_unacked(open, seat);
+	uint64_t begun = begun_bytes(end);
+	uint64_t bytes = tuple_bytes(open, seat, segments);
 	struct taken_back back = {
 		.source = source,
 		.seat = seat,
-		.left = tuple_bytes(ring, segments) + begun,
+		.left = bytes + begun,
 	};
 	const char *tuples;
 	int ret;
 
+	if (bytes == UINT64_MAX)
+		return dfi__source_fail(source, dfi__spill_fail(source));
 	if (!back.left)
 		return 0;
 	ret = make_room(source, seat, back.left);
@@ -156,7 +199,10 @@ int dfi__replay_take_back(struct dfi_source *source, uint32_t seat)
 	back.to = open->keyed->held;
 	back.of = open->keyed->held_of;
 	for (; segments; segments--) {
-		tuples = sent_segment(ring, segments, &bytes);
+		tuples = sent_segment(open, seat, segments, &bytes);
+		if (!tuples)
+			return dfi__source_fail(
+			    source, dfi__spill_fail(source));
 		put_back(&back, tuples, bytes);
 	}
 	put_back(&back, end->writers[0].segment, begun);
@@ -189,12 +235,14 @@ bool dfi__replay_note_gone(struct open_source *open)
 /* ---- The end ---------------------------------------------------------------
  */
 
-static bool is_acknowledged(const struct dfi_source *end)
+static bool is_acknowledged(const struct open_source *open, uint32_t seat)
 {
-	const struct writer *ring = &end->rings[0];
+	uint64_t ago = dfi__replay_unacked(open, seat), lowest;
 
-	return !begun_bytes(end) &&
-	    !tuple_bytes(ring, dfi__replay_unreturned(ring));
+	for (; ago; ago--)
+		if (dfi__replay_segment(open, seat, ago, &lowest))
+			return false;
+	return !begun_bytes(open->ends[seat]);
 }
 
 void dfi__replay_ask(struct dfi_source *source)
@@ -206,7 +254,7 @@ void dfi__replay_ask(struct dfi_source *source)
 
 	for (i = 0; i < open_seats(source); i++) {
 		end = open->ends[i];
-		if (!end || open_is_lost(end) || is_acknowledged(end) ||
+		if (!end || open_is_lost(end) || is_acknowledged(open, i) ||
 		    (keyed->asked[i] == end->rings[0].seq && !begun_bytes(end)))
 			continue;
 		if (dfi__keyed_say(source, end, 0, SEGMENT_ASKS))
@@ -216,7 +264,7 @@ void dfi__replay_ask(struct dfi_source *source)
 	}
 }
 
-/* The segments that all targets have given back. */
+/* Counts what targets have acknowledged. */
 static uint64_t returned(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
@@ -231,7 +279,11 @@ static uint64_t returned(struct dfi_source *source)
 		if (!remote->in_place)
 			(void)remote->transport->ops->ring.progress(remote);
 		total += open->ends[i]->rings[0].seq -
-		    dfi__replay_unreturned(&open->ends[i]->rings[0]);
+		    dfi__replay_unacked(open, i);
+		/* Room as well, to ask for an acknowledgement. */
+		if (open->keyed->spill)
+			total += open->ends[i]->rings[0].seq -
+			    dfi__replay_unreturned(&open->ends[i]->rings[0]);
 	}
 	return total;
 }
@@ -252,7 +304,7 @@ static bool all_acknowledged(const struct open_source *open)
 	uint32_t i;
 
 	for (i = 0; i < open_seats(open->source); i++)
-		if (open->ends[i] && !is_acknowledged(open->ends[i]))
+		if (open->ends[i] && !is_acknowledged(open, i))
 			return false;
 	return !open->keyed->n_held;
 }

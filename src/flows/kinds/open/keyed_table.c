@@ -91,7 +91,7 @@ int dfi__keyed_new(struct dfi_source *source)
 	keyed->begun = keyed->full + n_targets;
 	open_source(source)->keyed = keyed;
 	init_table(source);
-	return 0;
+	return source->flow.spill_dir[0] ? dfi__spill_new(source) : 0;
 }
 
 void dfi__keyed_start(struct open_source *open)
@@ -114,6 +114,7 @@ void dfi__keyed_free(struct keyed *keyed)
 		return;
 	pthread_mutex_destroy(&keyed->latch);
 	dfi__keyed_free_ways(keyed);
+	dfi__spill_free(keyed->spill);
 	free(keyed->held);
 	free(keyed->held_of);
 	free(keyed->incarnations);
@@ -164,6 +165,8 @@ void dfi__keyed_learn(struct open_source *open)
 
 	if (!keyed->state.tables)
 		return;
+	if (keyed->spill)
+		dfi__spill_learn(open);
 	if (keyed->ways)
 		dfi__open_choice_learn(keyed->ways, &open->pairs.seats.seats);
 	(void)dfi__open_source_learn(&keyed->state);

@@ -182,6 +182,8 @@ void dfi__open_take(struct open_source *open, uint32_t seat)
 	dfi__open_shared_joined(open, seat);
 	if (open->keyed)
 		dfi__keyed_owe(open, seat);
+	if (open->keyed && open->keyed->spill)
+		dfi__spill_take(open, seat);
 	open->n_ends++;
 }
 

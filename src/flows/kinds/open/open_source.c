@@ -183,8 +183,12 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 		!open->full_since))
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
-	if (flow_holds_tuples(&source->flow) && dfi__keyed_new(source) < 0)
-		return -ENOMEM;
+	if (flow_holds_tuples(&source->flow)) {
+		int ret = dfi__keyed_new(source);
+
+		if (ret < 0)
+			return ret;
+	}
 	/* The close of a source waits for what it holds. */
 	if (source->flags & DFI_NONBLOCK && !open->combines && !open->keyed)
 		return 0;

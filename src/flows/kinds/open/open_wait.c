@@ -32,6 +32,8 @@ static bool is_ready(void *arg)
 	uint32_t i;
 
 	keyed_enter(open);
+	if (open->keyed && open->keyed->spill)
+		ready |= dfi__spill_failed(open);
 	if (!ready && wait->seat == OPEN_ALL_SEATS)
 		ready = dfi__replay_progressed(source);
 	for (i = 0; !ready && open->may_push && wait->seat != OPEN_ALL_SEATS &&
@@ -219,8 +221,13 @@ static int await_room(struct dfi_source *source, uint32_t seat, int64_t next)
 int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
 {
 	int64_t next = dfi__open_evict_overdue(source);
-	int ret;
+	int ret = open_source(source)->keyed &&
+		open_source(source)->keyed->spill
+	    ? dfi__spill_fail(source)
+	    : 0;
 
+	if (ret < 0)
+		return ret;
 	keyed_leave(open_source(source));
 	ret = await_room(source, seat, next);
 	keyed_enter(open_source(source));
