@@ -1305,7 +1305,7 @@ Test(open, what_is_not_there_is_refused)
 	    -EINVAL, attr.open.min_targets = SEATS + 1, "open.min_targets 5");
 	refuse(
 	    -EINVAL, attr.open.min_sources = SEATS + 1, "open.min_sources 5");
-	refuse(-E2BIG, attr.open.reserved[3] = 1, "reserved");
+	refuse(-E2BIG, attr.open.reserved[2] = 1, "reserved");
 	refuse(-EINVAL, (attr.open.membership = 0, attr.open.min_targets = 1),
 	    "open.min_targets", "DFI_MEMBERS_OPEN");
 	refuse(-EINVAL,
