@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events: who of the other side comes and goes in open flows (open_flow.h), and
- * marks of sources in all others except combiner flows. An endpoint has them if
- * it was opened with DFI_EVENTS; others never see one. Sources of closed flows
- * have none. Owner thread only.
+ * Events: members of the other side that come and go in open flows
+ * (open_flow.h), and for targets marks of sources (mark.h), in closed flows as
+ * well. An endpoint has them if it was opened with DFI_EVENTS; others never see
+ * one. Sources of closed flows, and closed combiner flows, have none. Owner
+ * thread only.
  */
 #ifndef DFI_EVENT_H
 #define DFI_EVENT_H
@@ -64,9 +65,9 @@ struct dfi_event {
 
 enum {
 	/*
-	 * Of DFI_MARK at a target with DFI_ALIGN: something behind that mark
-	 * was taken before. A source was gone, and what it had left was in the
-	 * way of its seat's next holder; or partitions moved meanwhile.
+	 * Of DFI_MARK at a target with DFI_ALIGN: the target had taken
+	 * something behind that mark before. A source was gone, and its seat's
+	 * next holder waited behind its rest; or partitions moved meanwhile.
 	 */
 	DFI_NO_BARRIER = 1,
 };
@@ -105,8 +106,8 @@ DFI_API int dfi_target_leave(struct dfi_target *target);
 
 /*
  * Take an event of a source, about a target. Pushes do not return -ENOMSG: ask
- * when it suits. Who has come and gone since the last call has none. -EAGAIN:
- * there is none.
+ * when it suits. A target that has come and gone since the last call has none.
+ * -EAGAIN: there is none.
  */
 DFI_API int dfi_source_event(
     struct dfi_source *source, struct dfi_event *event);

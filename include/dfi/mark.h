@@ -2,7 +2,9 @@
 /*
  * Marks: a source says up to which value its tuples are complete, such as a
  * time or the number of a checkpoint, and each target learns the least value of
- * all sources. docs/open-flows.md ("Marks") has the rules. Owner thread only.
+ * all sources. In this version there are none over datagrams (multicast over
+ * RDMA) and in ordered open flows. docs/open-flows.md ("Marks") has the rules.
+ * Owner thread only.
  */
 #ifndef DFI_MARK_H
 #define DFI_MARK_H
@@ -25,7 +27,8 @@ enum {
 	 * full. So at an event DFI_MARK the target has had all that each source
 	 * pushed before its first mark that is not below the watermark, and
 	 * nothing behind that. A source that has ended or is lost holds up
-	 * nobody. -EINVAL: an ordered flow, in which marks have their place.
+	 * nobody; with DFI_ON_LOSS_REPLAY a lost one does, until it returns or
+	 * is given up. -EINVAL: an ordered flow, whose order has the marks.
 	 */
 	DFI_ALIGN = 16,
 };
@@ -39,7 +42,7 @@ enum {
  * target has the mark: repeat it, or dfi_source_close() fails. A span that is
  * lent ends. Owner thread only. Not sticky: -ERANGE: not above the last mark,
  * or DFI_NO_MARK. -EPROTOTYPE: a combiner flow whose windows end by themselves,
- * or that has none. -EOPNOTSUPP: multicast over RDMA, in this version.
+ * or that has none. -EOPNOTSUPP: datagrams, and ordered open flows.
  */
 DFI_API int dfi_source_mark(struct dfi_source *source, uint64_t value);
 
@@ -49,6 +52,7 @@ DFI_API int dfi_source_mark(struct dfi_source *source, uint64_t value);
  * have marked. It never falls. Behind the tuples that were consumed last, a
  * source may be further. In a combiner flow, the mark that all have passed.
  * With DFI_ON_LOSS_REPLAY a source that is lost counts until it is given up.
+ * One that is idle does not count (dfi_target_late()).
  */
 DFI_API int dfi_target_watermark(
     const struct dfi_target *target, uint64_t *value);

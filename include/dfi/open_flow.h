@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Open flows: endpoints come, go, die and return, and the flow goes on
- * (docs/open-flows.md says what there is by now). n_sources and n_targets of
- * the flow are the numbers of its seats. One endpoint at a time holds a seat,
- * by its number or any that is free; when it has closed or died, the seat is
- * free for the next, and nothing of the one is delivered as the other's.
+ * (docs/open-flows.md has the rules, and what is refused). n_sources and
+ * n_targets of the flow are the numbers of its seats. One endpoint at a time
+ * holds a seat, by its number or any that is free; when it has closed or died,
+ * the seat is free for the next, and nothing of the one is delivered as the
+ * other's.
  *
  * Opening. A source waits for the flow, and for those who must be there
  * (min_sources, min_targets), at most open_timeout_ms. With DFI_NONBLOCK it
@@ -43,8 +44,8 @@ enum dfi_on_loss {
 	DFI_ON_LOSS_DROP,
 	/*
 	 * They go on, and no tuple is missing: see replay.h. For shuffle flows;
-	 * targets need DFI_EVENTS. Sources take tuples by pushes and batches
-	 * only, not by spans and cursors.
+	 * targets need DFI_EVENTS. Sources take tuples by pushes and batches,
+	 * and not by spans and cursors.
 	 */
 	DFI_ON_LOSS_REPLAY,
 };
@@ -53,11 +54,10 @@ enum dfi_on_loss {
  * Members for open flows; all 0 in closed ones. In an open flow of kind
  * DFI_REPLICATE each target gets the tuples of a source from that segment on at
  * which the source has taken it over; the event DFI_JOINED says how many came
- * before (event.h). If it may need a network, or is ordered, its method is
- * DFI_REPLICATION_NAIVE, also by default. If it
- * is ordered (replicate.ordered), all targets that are attached deliver the
- * same, also when sources and targets are lost: only in shared memory
- * (DFI_TRANSPORT_SHM), without replay, and up to 1000 seats of a role.
+ * before (event.h). If it is ordered (replicate.ordered), all targets that are
+ * attached deliver the same, also when sources and targets are lost: only in
+ * shared memory (DFI_TRANSPORT_SHM), and for up to 1000 seats of a role; its
+ * method is DFI_REPLICATION_NAIVE, also by default.
  *
  * A shuffle flow that routes by keys has partitions: its routing functions
  * (route.h) choose one, and a table says which target owns it. Range routing
@@ -77,18 +77,19 @@ struct dfi_open_attr {
 	uint32_t min_targets;
 	uint32_t on_loss; /* enum dfi_on_loss */
 	/*
-	 * 0: never. Else who holds up others for so long, stopped or slow, is
-	 * evicted: it loses its seat, and its calls return -ESTALE after what
-	 * has come. It may open again. Sources evict a target whose ring is
-	 * full; targets who holds up a hand-over of partitions: a source of
-	 * which nothing comes, and, after twice the time, a target that does
-	 * not release or take; in a combiner flow a source of which nothing
-	 * comes while others have ended the window, and no target; in an
-	 * ordered flow who holds up a change of view: a source after that time,
-	 * or twice that time if it is stopped with a number, and then a target
-	 * after that time. What it has not given back or acknowledged becomes
-	 * what on_loss says, which is not DFI_ON_LOSS_FAIL. Not with
-	 * DFI_ROUTE_ANY.
+	 * 0: never. Else an endpoint that holds up others for so long, stopped
+	 * or slow, is evicted: it loses its seat, and its calls return -ESTALE
+	 * after what has come. It may open again. on_loss says what becomes of
+	 * what it has not given back or acknowledged; it is not
+	 * DFI_ON_LOSS_FAIL. Not with DFI_ROUTE_ANY. Evicted are
+	 *   - a target whose ring is full, but not of a combiner flow;
+	 *   - in a hand-over of partitions a source of which nothing comes,
+	 *     and a target that does not take, or, after twice the time, one
+	 *     that does not release;
+	 *   - in a combiner flow a source of which nothing comes while others
+	 *     have ended the window;
+	 *   - in an ordered flow a source that holds up a change of view, after
+	 *     twice the time if it is stopped with a number, and then a target.
 	 */
 	uint32_t evict_after_ms;
 	uint32_t partitions; /* 0: the default below, or 2^radix_bits */
@@ -106,10 +107,10 @@ struct dfi_open_attr {
 	/*
 	 * With DFI_ON_LOSS_REPLAY: a directory of each source's host, in which
 	 * it keeps what targets have given back and not acknowledged, in files
-	 * that are gone when it is. So rings get room by giving tuples back,
-	 * and acknowledgements may be as rare as it has space. A push that it
-	 * has none for returns the error of the file, such as -ENOSPC, and took
-	 * nothing. NULL: see dfi_target_ack().
+	 * that go with its process. So rings get room by giving tuples back,
+	 * and acknowledgements may be as rare as the directory has space. A
+	 * push without space returns the error of the file, such as -ENOSPC,
+	 * and took nothing. NULL: see dfi_target_ack().
 	 */
 	const char *spill_dir;
 	uint64_t reserved[3]; /* 0 */
@@ -152,8 +153,8 @@ DFI_API int dfi_flow_assign(
 /*
  * With DFI_ON_LOSS_REPLAY: say that the source that was lost in this seat does
  * not return. Its targets get DFI_GIVEN_UP (event.h), and their watermarks wait
- * for it no more. Who takes the seat later is a new source for them, also if
- * it goes on with the input. Before that, and without such a call, a seat waits
+ * for it no more. The seat's next holder is a new source for them, also if it
+ * goes on with the input. Before that, and without such a call, a seat waits
  * as open.return_timeout_ms says, or until dfi_flow_finish(). -EBUSY: somebody
  * holds the seat. -ENOENT: there is no such flow. -EPROTOTYPE: no replay.
  * -ERANGE: no such seat. -EPERM: as dfi_flow_finish().

@@ -8,11 +8,11 @@
  * source. A push of another is -EINVAL, and nothing was taken.
  *
  * A ring gets room by dfi_target_ack(), not by giving tuples back, unless the
- * sources spill (open.spill_dir). When a
- * target is lost, or has closed, its sources send what it has not acknowledged
- * to the next owners, before all newer tuples of those partitions. A source
- * that is lost and returns reads its input again (dfi_source_resume()). So
- * tuples come at least once. They take effect exactly once if the application
+ * sources spill (open.spill_dir). When a target is lost, or has closed, its
+ * sources send what it has not acknowledged to the next owners, before all
+ * newer tuples of those partitions. A source that is lost and returns reads its
+ * input again (dfi_source_resume()). So tuples come at least once. They take
+ * effect exactly once if the application
  *   - stores the effect of a tuple together with its source, partition and
  *     input position, and passes over tuples whose position is not above that;
  *   - when it has gained a partition, raises its epoch in the store and reads
