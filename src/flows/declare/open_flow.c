@@ -271,8 +271,10 @@ static int check_spill(struct flow *flow, const char *dir)
 		    "flow '%s': open.spill_dir '%s': it begins with '/', and "
 		    "has at most %u bytes",
 		    flow->name, dir, DFI_MAX_SPILL_DIR);
-	strcpy(flow->spill_dir, dir);
-	return 0;
+	flow->spill_dir = strdup(dir);
+	return flow->spill_dir
+	    ? 0
+	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
 }
 
 static int check_loss(struct flow *flow, const struct dfi_flow_attr *attr)

@@ -39,11 +39,13 @@ int dfi__flow_check_name(const char *name)
 void dfi__flow_free(struct flow *flow)
 {
 	free(flow->schema);
+	free(flow->spill_dir);
 	free(flow->splits);
 	free(flow->aggregates);
 	free(flow->tuples);
 	flow->aggregates = NULL;
 	flow->schema = NULL;
+	flow->spill_dir = NULL;
 	flow->splits = NULL;
 	flow->tuples = NULL;
 }
@@ -51,6 +53,7 @@ void dfi__flow_free(struct flow *flow)
 int dfi__flow_copy(const struct flow *flow, struct flow *copy)
 {
 	*copy = *flow;
+	copy->spill_dir = NULL;
 	copy->splits = NULL;
 	copy->tuples = NULL;
 	copy->schema = dfi__schema_copy(flow->schema);
@@ -66,6 +69,7 @@ int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
     uint64_t pair, uint64_t incarnation, struct flow *part)
 {
 	*part = *flow;
+	part->spill_dir = NULL;
 	part->splits = NULL;
 	part->tuples = NULL;
 	part->aggregates = NULL;

@@ -89,8 +89,8 @@ struct flow {
 	uint32_t pair_segments;
 	/* With replay: 1 + the index of its field in the schema; or 0. */
 	uint32_t input_position;
-	uint32_t return_timeout_ms;            /* likewise; 0: none */
-	char spill_dir[DFI_MAX_SPILL_DIR + 1]; /* likewise; "": none */
+	uint32_t return_timeout_ms; /* likewise; 0: none */
+	char *spill_dir;            /* likewise; NULL: none. Not of a part */
 	struct node creator;
 	/* The part that this struct describes. Not published. */
 	struct flow_part part;

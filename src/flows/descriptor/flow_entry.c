@@ -130,7 +130,8 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.splits = flow->splits;
 	message.checksums = flow->verify == DFI_VERIFY_CHECKSUM;
 	message.multicast_address = (char *)flow->multicast_address;
-	message.spill_dir = (char *)flow->spill_dir;
+	if (flow->spill_dir)
+		message.spill_dir = flow->spill_dir;
 	message.layout = ring_layout_of(flow);
 	dfi__node_to_message(&flow->creator, &creator);
 	message.creator = &creator;
@@ -231,7 +232,7 @@ static bool replay_is_sane(const struct flow *flow)
 
 	if (flow->on_loss != DFI_ON_LOSS_REPLAY)
 		return flow->on_loss <= DFI_ON_LOSS_DROP && !field &&
-		    !flow->return_timeout_ms && !flow->spill_dir[0];
+		    !flow->return_timeout_ms && !flow->spill_dir;
 	return flow->kind == DFI_SHUFFLE &&
 	    flow->partitions <= DFI_MAX_REPLAY_PARTITIONS && field &&
 	    field <= flow->schema->n_fields &&
@@ -245,7 +246,7 @@ static bool membership_is_sane(const struct flow *flow)
 		    !flow->on_loss && !flow->evict_after_ms &&
 		    !flow->partitions && !flow->hold_bytes &&
 		    !flow->input_position && !flow->return_timeout_ms &&
-		    !flow->spill_dir[0];
+		    !flow->spill_dir;
 	if (flow->membership != DFI_MEMBERS_OPEN ||
 	    flow->min_targets > flow->n_targets ||
 	    flow->min_sources > flow->n_sources || !replay_is_sane(flow))
@@ -405,13 +406,12 @@ static int parts_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	if (strlen(message->multicast_address) >=
 		sizeof(flow->multicast_address) ||
 	    !dfi__text_is_plain(message->multicast_address) ||
-	    strlen(message->spill_dir) >= sizeof(flow->spill_dir) ||
+	    strlen(message->spill_dir) > DFI_MAX_SPILL_DIR ||
 	    !dfi__node_from_message(message->creator, &flow->creator) ||
 	    message->n_keys > DFI_MAX_KEYS ||
 	    message->n_aggregates > DFI_MAX_AGGREGATES)
 		return -EBADMSG;
 	strcpy(flow->multicast_address, message->multicast_address);
-	strcpy(flow->spill_dir, message->spill_dir);
 	flow->n_keys = (uint32_t)message->n_keys;
 	if (message->n_keys)
 		memcpy(flow->keys, message->keys,
@@ -428,6 +428,11 @@ static int parts_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	ret = splits_from_message(message, flow);
 	if (ret < 0)
 		return ret;
+	if (message->spill_dir[0]) {
+		flow->spill_dir = strdup(message->spill_dir);
+		if (!flow->spill_dir)
+			return -ENOMEM;
+	}
 	return flow_is_sane(flow) ? 0 : -EBADMSG;
 }
 

@@ -28,7 +28,7 @@ static bool new_resume(struct seat_watch *watch)
 		return true;
 	dfi__open_resume_init(resume, n, resume + 1);
 	watch->resume = resume;
-	if (!watch->flow->spill_dir[0])
+	if (!watch->flow->spill_dir)
 		return false;
 	watch->acks = calloc(watch->flow->n_targets, sizeof(watch->acks[0]));
 	return !watch->acks;

@@ -39,7 +39,7 @@ int dfi__acks_open(struct dfi_target *target)
 		acks->memory = calloc(flow->n_sources,
 		    dfi__open_inputs_size(flow->partitions) + 1);
 	}
-	if (acks && flow->spill_dir[0]) {
+	if (acks && flow->spill_dir) {
 		acks->segments = calloc(
 		    flow->n_sources, sizeof(acks->segments[0]));
 		if (!acks->segments)

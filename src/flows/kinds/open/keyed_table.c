@@ -91,7 +91,7 @@ int dfi__keyed_new(struct dfi_source *source)
 	keyed->begun = keyed->full + n_targets;
 	open_source(source)->keyed = keyed;
 	init_table(source);
-	return source->flow.spill_dir[0] ? dfi__spill_new(source) : 0;
+	return source->flow.spill_dir ? dfi__spill_new(source) : 0;
 }
 
 void dfi__keyed_start(struct open_source *open)
