@@ -971,6 +971,72 @@ Test(keyed, a_target_that_does_not_take_what_waited_is_evicted)
 	cr_assert_eq(dfi_target_close(second), -ESTALE);
 }
 
+/* Push tuples of a key until the ring has no room. */
+static void fill(struct dfi_source *source, uint64_t key)
+{
+	struct kv kv = { key, 1 };
+	int ret;
+
+	while ((ret = dfi_source_push(source, &kv)) == 0)
+		;
+	cr_assert_eq(ret, -EAGAIN, "%s", dfi_errmsg());
+}
+
+/* Consume what is there, and what comes until then. */
+static void consume_until(struct dfi_target *target, int64_t until)
+{
+	struct dfi_event event;
+	const void *tuple;
+	int ret;
+
+	do {
+		ret = dfi_target_consume(target, &tuple);
+		if (ret == -ENOMSG)
+			ret = dfi_target_event(target, &event);
+		if (ret == -EAGAIN)
+			yield_times(1);
+		cr_assert(ret >= 0 || ret == -EAGAIN, "%s", dfi_errmsg());
+	} while (ret != -EAGAIN || now_ms() < until);
+}
+
+/* Its ring was full twice, and long ago, but had room in between. */
+Test(keyed, a_target_that_gave_back_since_is_not_evicted)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_DROP);
+	struct dfi_target *first, *second;
+	uint64_t of_first = 0, of_second = 0;
+	uint32_t owned = 0;
+	struct dfi_source *s;
+	int64_t full;
+
+	attr.open.evict_after_ms = 2000;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	first = target_with_events(0, DFI_NONBLOCK);
+	await_owned(first, &owned, PARTITIONS);
+	s = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	second = target_with_events(1, DFI_NONBLOCK);
+	await_owned(first, &owned, PARTITIONS / 2);
+	expect_partitions(second, DFI_GAINED, PARTITIONS / 2, NULL);
+	while (dfi_hash64_partition(of_first, PARTITIONS) < PARTITIONS / 2)
+		of_first++;
+	while (dfi_hash64_partition(of_second, PARTITIONS) >= PARTITIONS / 2)
+		of_second++;
+	fill(s, of_second);
+	full = now_ms();
+	consume_until(second, 0);
+	push(s, of_first, 1);
+	consume_until(second, full + attr.open.evict_after_ms + 1);
+	fill(s, of_second);
+	consume_until(second, now_ms() + 300);
+	push(s, of_second, 1);
+	finish();
+	close_source(s);
+	(void)drain(first);
+	(void)drain(second);
+	cr_assert_eq(dfi_target_close(first), 0);
+	cr_assert_eq(dfi_target_close(second), 0);
+}
+
 /* The next tuples of a target are of key 0, and have this number. */
 static void expect_val(struct dfi_target *target, uint64_t val)
 {

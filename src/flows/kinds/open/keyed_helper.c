@@ -68,6 +68,7 @@ static bool mark(struct dfi_source *source, uint32_t seat)
 		source, end, open_source_owes(&keyed->state, seat), 0))
 		return false;
 	dfi__open_source_marked(&keyed->state, seat);
+	open_note_room(open_source(source), seat, true);
 	return true;
 }
 

@@ -175,12 +175,11 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 		    source->flow.n_targets, sizeof(open->news[0]));
 	/* The targets of a combiner flow stay. */
 	if (source->flow.evict_after_ms && !open->combines)
-		open->full_since = calloc(
-		    source->flow.n_targets, sizeof(open->full_since[0]));
+		open->full = calloc(
+		    source->flow.n_targets, sizeof(open->full[0]));
 	if (!open->ends || !open->taken ||
 	    (source->flags & DFI_EVENTS && !open->news) ||
-	    (source->flow.evict_after_ms && !open->combines &&
-		!open->full_since))
+	    (source->flow.evict_after_ms && !open->combines && !open->full))
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	if (flow_holds_tuples(&source->flow)) {
@@ -348,7 +347,7 @@ void dfi__open_source_close(struct dfi_source *source)
 	free(open->news);
 	free(open->room);
 	dfi__open_shared_free(open);
-	free(open->full_since);
+	free(open->full);
 	dfi__keyed_free(open->keyed);
 	free(open);
 }

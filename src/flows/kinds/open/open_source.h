@@ -47,6 +47,12 @@ struct seat_news {
 struct keyed;
 struct open_multicast;
 
+/* A ring that was found full. */
+struct seat_full {
+	int64_t since; /* or 0, or EVICTING */
+	uint64_t at;   /* what open_given_back() said then */
+};
+
 struct open_source {
 	struct pairs pairs;
 	struct dfi_source *source;
@@ -65,13 +71,12 @@ struct open_source {
 	char *filled;    /* where that segment is, or was */
 	struct open_shared *shared; /* if it moves to shared rings, or NULL */
 	struct open_multicast *multicast; /* if by datagrams, or NULL */
-	uint64_t held;              /* bytes in it that wait for a target */
-	struct seat_news *news;     /* of each target; only with DFI_EVENTS */
-	struct keyed *keyed;        /* with partitions (keyed.h), or NULL */
-	struct source_order *order; /* or NULL */
-	_Atomic uint64_t dropped;   /* see dfi_source_dropped() */
-	/* Since when each ring is full, or 0, or EVICTING; or NULL. */
-	int64_t *full_since;
+	uint64_t held;               /* bytes in it that wait for a target */
+	struct seat_news *news;      /* of each target; only with DFI_EVENTS */
+	struct keyed *keyed;         /* with partitions (keyed.h), or NULL */
+	struct source_order *order;  /* or NULL */
+	_Atomic uint64_t dropped;    /* see dfi_source_dropped() */
+	struct seat_full *full;      /* of each ring; or NULL */
 	_Atomic uint64_t mark;       /* source->marked, for the helper */
 	struct dfi_source_attr attr; /* of the ends */
 	struct wait_policy wait;
@@ -82,16 +87,33 @@ struct open_source {
 /* Instead of a seat: what a wait is for, all acknowledgements. */
 #define OPEN_ALL_SEATS UINT32_MAX
 
+/*
+ * The segments that a seat's target has given back, or 0 without partitions:
+ * only with them the owner does not look at a ring as long as it is full.
+ */
+static inline uint64_t open_given_back(
+    const struct open_source *open, uint32_t seat)
+{
+	/* A hint, which protects nothing. */
+	return open->keyed
+	    ? atomic_peek(
+		  &writer_header(&open->ends[seat]->rings[0])->credit.consumed)
+	    : 0;
+}
+
 /* The ring of a seat's target has room, or has none. */
 static inline void open_note_room(
     struct open_source *open, uint32_t seat, bool has_room)
 {
-	if (likely(!open->full_since))
+	if (likely(!open->full))
 		return;
 	if (has_room)
-		open->full_since[seat] = 0;
-	else if (!open->full_since[seat])
-		open->full_since[seat] = clock_now_ns();
+		open->full[seat].since = 0;
+	else if (!open->full[seat].since)
+		open->full[seat] = (struct seat_full){
+			.since = clock_now_ns(),
+			.at = open_given_back(open, seat),
+		};
 }
 
 /* Whether a seat's target has room for a segment: as writer_credit(). */

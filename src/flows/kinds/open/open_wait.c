@@ -118,27 +118,49 @@ static struct pairs_wait wait_of(struct lane_wait *wait)
 	};
 }
 
+static int64_t limit_of(const struct dfi_source *source)
+{
+	return source->flow.evict_after_ms * (int64_t)NS_PER_MS;
+}
+
+/*
+ * A ring is full, as it was when the time began. If its target has given
+ * something back meanwhile, the ring had room in between, though nobody noted
+ * it: the time begins anew. Returns when it ends.
+ */
+static int64_t still_full(struct open_source *open, uint32_t seat, int64_t now)
+{
+	struct seat_full *full = &open->full[seat];
+	uint64_t given_back = open_given_back(open, seat);
+
+	if (given_back == full->at) {
+		full->since = EVICTING;
+		dfi__pairs_evict(&open->pairs, open->taken[seat]);
+		return DEADLINE_NEVER;
+	}
+	*full = (struct seat_full){ .since = now, .at = given_back };
+	return now + limit_of(open->source);
+}
+
 int64_t dfi__open_evict_overdue(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
 	int64_t at, now, next = DEADLINE_NEVER;
+	struct seat_full *full;
 	uint32_t i;
 
-	if (likely(!open->full_since))
+	if (likely(!open->full))
 		return next;
 	now = clock_now_ns();
 	for (i = 0; i < open_seats(source); i++) {
-		if (!open->ends[i] || !open->full_since[i] ||
-		    open->full_since[i] == EVICTING)
+		full = &open->full[i];
+		if (!open->ends[i] || !full->since || full->since == EVICTING)
 			continue;
-		at = open->full_since[i] +
-		    source->flow.evict_after_ms * (int64_t)NS_PER_MS;
-		if (at > now) {
+		at = full->since + limit_of(source);
+		if (at <= now && !open_credit(open, i))
+			at = still_full(open, i, now);
+		if (at > now)
 			next = at < next ? at : next;
-		} else if (!open_credit(open, i)) {
-			open->full_since[i] = EVICTING;
-			dfi__pairs_evict(&open->pairs, open->taken[i]);
-		}
 	}
 	return next;
 }
