@@ -316,34 +316,42 @@ static void limit_files(rlim_t bytes)
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-Test(spill, a_full_disk_is_a_named_error_that_loses_nothing)
+/* Push and give back until a file takes no more. Returns what was pushed. */
+static uint32_t fill_disk(struct dfi_source *source, struct worker *worker)
 {
-	struct worker first, second;
-	struct dfi_source *source;
-	struct kv kv = { 0 };
 	int64_t until = now_ms() + LONG_MS;
-	uint32_t i, n = 0;
+	uint32_t n = 1;
+	struct kv kv;
 	int ret;
 
 	signal(SIGXFSZ, SIG_IGN);
-	create(DFI_ROUTE_HASH);
-	open_worker(&first, 0);
-	source = open_at(0);
 	/* Its ring is a file as well. */
-	push_from(source, &first, 1, 1);
-	work_until(&first, 1);
-	n = 1;
+	push_from(source, worker, 1, 1);
+	work_until(worker, 1);
 	limit_files(1000);
 	do {
 		kv = (struct kv){ n + 1, n + 1 };
 		ret = dfi_source_push(source, &kv);
 		n += !ret;
 		if (!ret || ret == -EAGAIN)
-			(void)work(&first);
+			(void)work(worker);
 		cr_assert_lt(now_ms(), until);
 	} while (!ret || ret == -EAGAIN);
 	assert_error(ret, -ENOSPC, "spill_dir", dir, "File too large");
 	cr_assert_gt(n, WINDOW);
+	return n;
+}
+
+Test(spill, a_full_disk_is_a_named_error_that_loses_nothing)
+{
+	struct worker first, second;
+	struct dfi_source *source;
+	uint32_t i, n;
+
+	create(DFI_ROUTE_HASH);
+	open_worker(&first, 0);
+	source = open_at(0);
+	n = fill_disk(source, &first);
 	limit_files(RLIM_INFINITY);
 	push_from(source, &first, n + 1, n + WINDOW);
 	work_until(&first, n + WINDOW);
@@ -353,6 +361,36 @@ Test(spill, a_full_disk_is_a_named_error_that_loses_nothing)
 	for (i = 1; i <= n + WINDOW; i++)
 		cr_assert_eq(second.of[i], 1, "%u", i);
 	finish(&second);
+}
+
+Test(spill, a_full_disk_evicts_no_target)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_HASH);
+	struct dfi_source *source;
+	struct worker worker;
+	int64_t until;
+	struct kv kv;
+	uint32_t n;
+
+	attr.open.evict_after_ms = 200;
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	open_worker(&worker, 0);
+	source = open_at(0);
+	n = fill_disk(source, &worker);
+	kv = (struct kv){ n + 1, n + 1 };
+	until = now_ms() + 4 * attr.open.evict_after_ms;
+	do {
+		assert_error(
+		    dfi_source_push(source, &kv), -ENOSPC, "spill_dir");
+		cr_assert_eq(work(&worker), -EAGAIN, "%s", dfi_errmsg());
+		yield_times(1);
+	} while (now_ms() < until);
+	limit_files(RLIM_INFINITY);
+	push_from(source, &worker, n + 1, n + 1);
+	close_source(source, &worker);
+	cr_assert_eq(worker.n_consumed, n + 1);
+	finish(&worker);
 }
 
 Test(spill, is_refused_where_it_can_t_be)

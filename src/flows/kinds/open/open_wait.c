@@ -123,6 +123,15 @@ static int64_t limit_of(const struct dfi_source *source)
 	return source->flow.evict_after_ms * (int64_t)NS_PER_MS;
 }
 
+/* What has no room is a file: its ring has been given back, all or in part. */
+static bool lacks_disk(const struct open_source *open, uint32_t seat)
+{
+	const struct writer *ring = &open->ends[seat]->rings[0];
+
+	return open->keyed && open->keyed->spill &&
+	    dfi__replay_unreturned(ring) < ring->geometry.segment_count;
+}
+
 /*
  * A ring is full, as it was when the time began. If its target has given
  * something back meanwhile, the ring had room in between, though nobody noted
@@ -133,7 +142,7 @@ static int64_t still_full(struct open_source *open, uint32_t seat, int64_t now)
 	struct seat_full *full = &open->full[seat];
 	uint64_t given_back = open_given_back(open, seat);
 
-	if (given_back == full->at) {
+	if (given_back == full->at && !lacks_disk(open, seat)) {
 		full->since = EVICTING;
 		dfi__pairs_evict(&open->pairs, open->taken[seat]);
 		return DEADLINE_NEVER;
