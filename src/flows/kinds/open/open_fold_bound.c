@@ -23,6 +23,7 @@ static void look_at(
 	if (!taken->quiet_since || taken->seen != seq) {
 		taken->seen = seq;
 		taken->quiet_since = now;
+		pairs_spare(taken->pair);
 		return;
 	}
 	taken->quiet_since += late;
@@ -41,8 +42,10 @@ static void forget(struct open_target *open)
 		return;
 	open->window_looked = 0;
 	atomic_set(&open->window_waits, false);
-	for (i = 0; i < open->n_taken; i++)
+	for (i = 0; i < open->n_taken; i++) {
 		open->taken[i].quiet_since = 0;
+		pairs_spare(open->taken[i].pair);
+	}
 }
 
 void dfi__open_fold_found_nothing(struct dfi_target *target)

@@ -176,7 +176,8 @@ void dfi__open_take(struct open_source *open, uint32_t seat)
 		return;
 	if (open->news)
 		open->news[seat].present = pair->incarnation;
-	open_note_room(open, seat, true);
+	if (open->full)
+		open->full[seat].since = 0;
 	open->taken[seat] = pair;
 	open->ends[seat] = pair->end;
 	dfi__open_shared_joined(open, seat);

@@ -107,13 +107,16 @@ static inline void open_note_room(
 {
 	if (likely(!open->full))
 		return;
-	if (has_room)
+	if (has_room) {
+		if (unlikely(open->full[seat].since == EVICTING))
+			pairs_spare(open->taken[seat]);
 		open->full[seat].since = 0;
-	else if (!open->full[seat].since)
+	} else if (!open->full[seat].since) {
 		open->full[seat] = (struct seat_full){
 			.since = clock_now_ns(),
 			.at = open_given_back(open, seat),
 		};
+	}
 }
 
 /* Whether a seat's target has room for a segment: as writer_credit(). */

@@ -163,8 +163,13 @@ int64_t dfi__open_evict_overdue(struct dfi_source *source)
 	now = clock_now_ns();
 	for (i = 0; i < open_seats(source); i++) {
 		full = &open->full[i];
-		if (!open->ends[i] || !full->since || full->since == EVICTING)
+		if (!open->ends[i] || !full->since)
 			continue;
+		if (full->since == EVICTING) {
+			if (open_given_back(open, i) != full->at)
+				open_note_room(open, i, true);
+			continue;
+		}
 		at = full->since + limit_of(source);
 		if (at <= now && !open_credit(open, i))
 			at = still_full(open, i, now);

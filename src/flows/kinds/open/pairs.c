@@ -349,7 +349,7 @@ static bool is_left_over(
 void dfi__pairs_evict(struct pairs *pairs, struct pair *pair)
 {
 	pthread_mutex_lock(&pairs->seats.lock);
-	pair->evict = true;
+	atomic_set(&pair->evict, true);
 	seat_watch_call(&pairs->seats);
 	pthread_mutex_unlock(&pairs->seats.lock);
 }
@@ -368,9 +368,11 @@ static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
 	pthread_mutex_unlock(&pairs->seats.lock);
 	ret = dfi__evict(&pairs->seats, &eviction, clock_now_ns() + MAKE_NS);
 	pthread_mutex_lock(&pairs->seats.lock);
-	pair->evict = ret < 0;
+	/* The owner may have spared it meanwhile. */
 	if (ret < 0)
 		pairs->of[seat].try_at = clock_now_ns() + AGAIN_NS;
+	else
+		atomic_set(&pair->evict, false);
 }
 
 /* Do what is due for a seat, under the lock: whether there was something. */
@@ -381,7 +383,8 @@ static bool look_at(struct pairs *pairs, uint32_t seat, int64_t now)
 	uint32_t i;
 
 	for (i = 0; i < SEAT_PAIRS; i++, pair++) {
-		if (pair->evict && now >= pairs->of[seat].try_at) {
+		if (atomic_peek(&pair->evict) &&
+		    now >= pairs->of[seat].try_at) {
 			evict(pairs, seat, pair);
 			busy = true;
 		}

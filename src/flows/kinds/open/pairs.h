@@ -48,7 +48,7 @@ struct pair {
 	uint64_t incarnation; /* of that holder */
 	uint64_t id;          /* in the keys of the pair */
 	uint64_t number; /* of this endpoint's pairs, in the order of making */
-	bool evict;      /* the owner wants that holder to be evicted */
+	_Atomic bool evict;   /* the owner wants that holder to be evicted */
 	_Atomic bool stale;   /* that holder has left, and end can't show it */
 	_Atomic bool evicted; /* that holder is; it may be stopped */
 	struct unmaker *unmaker; /* a thread that closes end, or NULL */
@@ -179,6 +179,12 @@ bool dfi__pairs_was_lost(struct pairs *pairs, uint32_t seat);
  * the registry has done it.
  */
 void dfi__pairs_evict(struct pairs *pairs, struct pair *pair);
+
+/* Its reason has gone: the helper tries no more. It may have done it by now. */
+static inline void pairs_spare(struct pair *pair)
+{
+	atomic_set(&pair->evict, false);
+}
 
 /*
  * For the helper, under the lock, which it gives up in between: close the end
