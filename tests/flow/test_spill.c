@@ -393,6 +393,29 @@ Test(spill, a_full_disk_evicts_no_target)
 	finish(&worker);
 }
 
+/* The last segment of a ring is sent, and no file takes the first ones. */
+Test(spill, a_disk_that_was_full_fails_no_close)
+{
+	uint64_t n = WINDOW - SEGMENT;
+	struct dfi_source *source;
+	struct worker worker;
+	uint64_t i;
+
+	signal(SIGXFSZ, SIG_IGN);
+	create(DFI_ROUTE_ANY);
+	open_worker(&worker, 0);
+	source = open_at(0);
+	for (i = 0; i < n; i += SEGMENT)
+		push_from(source, &worker, i + 1, i + SEGMENT);
+	work_until(&worker, (uint32_t)n);
+	limit_files(0);
+	push_from(source, &worker, n + 1, WINDOW);
+	limit_files(RLIM_INFINITY);
+	close_source(source, &worker);
+	cr_assert_eq(worker.n_consumed, WINDOW);
+	finish(&worker);
+}
+
 Test(spill, is_refused_where_it_can_t_be)
 {
 	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_HASH);

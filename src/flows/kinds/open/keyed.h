@@ -231,7 +231,8 @@ uint64_t dfi__replay_segment(const struct open_source *open, uint32_t seat,
  * take: a ring is new. learn: under the lock. unacked: of a ring. read: a
  * segment that lies in its file, so many bytes of it from its start (struct
  * spilled), or NULL. fail: why a push finds no room, or 0; once. failed:
- * whether there is such an error.
+ * whether there is such an error. forget: nothing needs room now; spill_dir may
+ * be missing.
  */
 struct spilled {
 	uint64_t bytes, lowest;
@@ -245,6 +246,7 @@ uint64_t dfi__spill_unacked(const struct open_source *open, uint32_t seat);
 const struct spilled *dfi__spill_read(const struct open_source *open,
     uint32_t seat, uint64_t number, size_t size);
 int dfi__spill_fail(struct dfi_source *source);
+void dfi__spill_forget(struct open_source *open);
 bool dfi__spill_failed(const struct open_source *open);
 
 /* Set what the next segment of an end says of input positions. */

@@ -326,7 +326,11 @@ int dfi__replay_await(struct dfi_source *source)
 		(void)dfi__keyed_send_pushed(source);
 		if (all_acknowledged(open))
 			return 0;
+		keyed->needs_room = false;
 		dfi__replay_ask(source);
+		/* A segment that was opened ahead may have found none. */
+		if (!keyed->n_held && !keyed->needs_room)
+			dfi__spill_forget(open);
 		if (keyed->n_held)
 			ret = dfi__open_expect_some(source, open_seats(source));
 		if (!ret)

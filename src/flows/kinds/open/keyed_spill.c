@@ -70,6 +70,12 @@ int dfi__spill_fail(struct dfi_source *source)
 			  source->flow.spill_dir, strerror(err));
 }
 
+void dfi__spill_forget(struct open_source *open)
+{
+	if (open->keyed->spill)
+		open->keyed->spill->err = 0;
+}
+
 bool dfi__spill_failed(const struct open_source *open)
 {
 	return open->keyed->spill->err != 0;
@@ -214,8 +220,9 @@ static uint64_t keep_copies(
 		if (file->fd < 0)
 			file->fd = new_file(file->spill);
 		if (file->fd < 0 || !write_one(file, ring, number))
-			break;
+			return number;
 	}
+	file->spill->err = 0;
 	return number;
 }
 
