@@ -512,6 +512,90 @@ Test(open_pairs, a_pair_that_is_over_is_not_made_again)
 	close_side();
 }
 
+static void unmake_slowly(void *end)
+{
+	(void)end;
+	if (side.slow_seat < SEATS) {
+		sem_post(&side.in_slow);
+		sem_wait(&side.go_on);
+	}
+	side.n_unmade++;
+}
+
+static const struct pairs_ops slow_ops = {
+	.make = make_nothing,
+	.unmake = unmake_slowly,
+};
+
+static bool has_heard_of(void *target)
+{
+	struct seat_watch *watch = &side.pairs.seats;
+	uint64_t holder;
+
+	pthread_mutex_lock(&watch->lock);
+	holder = seat_watch_holder(watch, 2);
+	pthread_mutex_unlock(&watch->lock);
+	return holder == ((struct seat_watch *)target)->incarnation;
+}
+
+/* The registry says that a target's side of a pair is there. */
+static void see_side(uint32_t seat, uint64_t incarnation, uint32_t attempt)
+{
+	struct seat_watch *watch = &side.pairs.seats;
+	uint64_t id = dfi__seat_watch_pair(watch, incarnation, attempt);
+	struct endpoint target = {
+		.node = rig.dfi->node,
+		.incarnation = incarnation,
+	};
+	char key[KEY_SIZE];
+	struct flow part;
+	size_t size;
+	void *data = dfi__endpoint_encode(&target, &size);
+
+	cr_assert_eq(dfi__flow_pair(&side.flow, watch->seats.own_seat, seat, id,
+			 watch->incarnation, &part),
+	    0);
+	dfi__endpoint_key(key, &part, "target", seat);
+	see(watch, REGISTRY_PUT, key, data, size);
+	free(data);
+	dfi__flow_free(&part);
+}
+
+/*
+ * The owner has yet to take a pair of which the target has made another. While
+ * the helper closes it, without the lock, it is not the owner's any more.
+ */
+Test(open_pairs, a_pair_that_is_left_over_is_not_taken)
+{
+	struct seat_watch target;
+	struct pair *pair;
+
+	create(DFI_ON_LOSS_DROP);
+	open_side(OPEN_SOURCE, 0, &slow_ops);
+	cr_assert_eq(dfi__seat_watch_open(
+			 &target, rig.dfi, &side.flow, OPEN_TARGET, 2, soon()),
+	    0, "%s", dfi_errmsg());
+	cr_assert(eventually(has_heard_of, &target));
+	see_side(2, target.incarnation, 0);
+	await_count(&side.n_made, 1);
+	side.slow_seat = 2;
+	see_side(2, target.incarnation, 1);
+	sem_wait(&side.in_slow);
+	pthread_mutex_lock(&side.pairs.seats.lock);
+	pair = dfi__pairs_take(&side.pairs, 2, false);
+	pthread_mutex_unlock(&side.pairs.seats.lock);
+	side.slow_seat = SEATS;
+	sem_post(&side.go_on);
+	cr_assert_null(pair, "a pair was taken that is being closed");
+	pair = await_pair(2);
+	cr_assert_eq(pair->id, side.made[1]);
+	cr_assert_neq(pair->id, side.made[0]);
+	cr_assert_eq(side.n_unmade, 1);
+	dfi__pairs_retire(&side.pairs, pair);
+	dfi__seat_watch_close(&target);
+	close_side();
+}
+
 /* ---- What is left ------------------------------------------------------ */
 
 static size_t count_keys(void)

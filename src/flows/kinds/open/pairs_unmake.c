@@ -72,6 +72,8 @@ bool dfi__pairs_unmake(struct pairs *pairs, uint32_t seat, struct pair *pair)
 		pair->state = PAIR_RETIRED;
 		return true;
 	} else {
+		/* One that was left over: its owner takes it no more. */
+		pair->state = PAIR_RETIRED;
 		pthread_mutex_unlock(&pairs->seats.lock);
 		pairs->ops->unmake(end);
 		pthread_mutex_lock(&pairs->seats.lock);
