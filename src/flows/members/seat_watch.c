@@ -501,22 +501,24 @@ static bool owns_key(struct seat_watch *watch)
 
 void dfi__seat_watch_leave(struct seat_watch *watch)
 {
+	uint64_t table = dfi__tables_watch_leave(watch);
+
 	if (owns_key(watch))
 		dfi__client_forget(watch->dfi->registry, watch->key);
 	watch->key[0] = '\0';
+	dfi__tables_watch_forget(watch, table);
 }
 
 void dfi__seat_watch_close(struct seat_watch *watch)
 {
-	bool last = dfi__tables_watch_leave(watch);
+	uint64_t table = dfi__tables_watch_leave(watch);
 
 	dfi__client_unwatch(watch->flow_watch);
 	if (owns_key(watch))
 		dfi__client_leave(watch->watch, watch->key);
 	else
 		dfi__client_unwatch(watch->watch);
-	if (last)
-		dfi__tables_watch_forget(watch);
+	dfi__tables_watch_forget(watch, table);
 	pthread_cond_destroy(&watch->changed);
 	pthread_mutex_destroy(&watch->lock);
 	free(watch->tables);

@@ -387,14 +387,14 @@ int dfi__tables_watch_give_up(struct seat_watch *watch, uint32_t source)
 	    clock_now_ns() + ANSWER_NS, NULL));
 }
 
-bool dfi__tables_watch_leave(struct seat_watch *watch)
+uint64_t dfi__tables_watch_leave(struct seat_watch *watch)
 {
 	const struct open_seats *seats = &watch->seats;
 	char key[KEY_SIZE];
-	bool last;
+	uint64_t last = 0;
 
 	if (!watch->tables || !watch->key[0])
-		return false;
+		return 0;
 	if (watch->role == OPEN_TARGET) {
 		write_own_key(watch, OPEN_KEY_HAND, key);
 		dfi__client_forget(watch->dfi->registry, key);
@@ -403,15 +403,16 @@ bool dfi__tables_watch_leave(struct seat_watch *watch)
 	}
 	pthread_mutex_lock(&watch->lock);
 	/* Stores know epochs, so they rise while endpoints can come. */
-	last = watch->tables->newest.number &&
-	    (!watch->flow->input_position || watch->finished) &&
+	if ((!watch->flow->input_position || watch->finished) &&
 	    seats->n_attached[OPEN_SOURCE] + seats->n_attached[OPEN_TARGET] ==
-		1;
+		1)
+		last = watch->tables->newest.number;
 	pthread_mutex_unlock(&watch->lock);
 	return last;
 }
 
-void dfi__tables_watch_forget(struct seat_watch *watch)
+void dfi__tables_watch_forget(struct seat_watch *watch, uint64_t table)
 {
-	(void)delete_table(watch, watch->tables->newest.number);
+	if (table)
+		(void)delete_table(watch, table);
 }

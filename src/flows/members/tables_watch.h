@@ -23,12 +23,12 @@ void dfi__tables_watch_see(struct seat_watch *watch, const struct open_key *key,
     const struct registry_event *event);
 
 /*
- * Before the seat is given back: true if nobody else is attached. Then the
- * table is of no use for those who come later, and forget() deletes it behind
- * the seat.
+ * Before the seat is given back: the number of the newest table if nobody else
+ * is attached, or 0. Then that table is of no use for those who come later, and
+ * forget() deletes it behind the seat.
  */
-bool dfi__tables_watch_leave(struct seat_watch *watch);
-void dfi__tables_watch_forget(struct seat_watch *watch);
+uint64_t dfi__tables_watch_leave(struct seat_watch *watch);
+void dfi__tables_watch_forget(struct seat_watch *watch, uint64_t table);
 
 /*
  * For the helper of a target, without the lock: create the next table if one is
