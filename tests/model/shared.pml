@@ -25,6 +25,7 @@
  * check -DMUTANT_NO_MOVE         deadlock  # a reader is not told to move back
  * check -DMUTANT_CLEAR_ALL       deadlock  # footers of what is unread as well
  * check -DMUTANT_OLD_FOOTERS -DTUPLES=10    assertion # footers of before the move out
+ * check -DMUTANT_CLEAR_LATE -DTUPLES=10     assertion # a reader may be back before
  */
 #define TARGETS 2
 #define COUNT 2
@@ -129,13 +130,36 @@ inline back_one(t)
 	fi
 }
 
-inline leave()
+inline back_all()
 {
 #ifndef MUTANT_NO_MOVE
-	put_shared(BACK);
 	back_one(0);
-	back_one(1);
+	back_one(1)
+#else
+	skip
 #endif
+}
+
+inline tell_all()
+{
+#ifndef MUTANT_NO_MOVE
+	put_shared(BACK)
+#else
+	skip
+#endif
+}
+
+/* Readers run between the two. */
+#ifdef MUTANT_CLEAR_LATE
+#define leave_first() tell_all()
+#define leave_then() back_all()
+#else
+#define leave_first() back_all()
+#define leave_then() tell_all()
+#endif
+
+inline have_left()
+{
 	state = LEFT;
 	outdated = false
 }
@@ -208,8 +232,12 @@ proctype source()
 	}
 	:: atomic {
 		state == USED && outdated && may_leave ->
-		leave()
-	}
+		leave_first()
+	   };
+	   atomic {
+		leave_then();
+		have_left()
+	   }
 	:: atomic {
 		state == LEFT && has_left(0) && has_left(1) ->
 		member[0] = false;
@@ -251,8 +279,12 @@ proctype source()
 	}
 	:: atomic {
 		tuples == TUPLES && state == USED && !outdated && may_leave ->
-		leave()
-	}
+		leave_first()
+	   };
+	   atomic {
+		leave_then();
+		have_left()
+	   }
 	:: atomic {
 		ended && (state == NONE || state == OVER || state == LEFT) -> break
 	}

@@ -247,8 +247,7 @@ void dfi__open_shared_leave(struct open_source *open)
 
 	if (!shared_is_used(shared))
 		return;
-	/* A write into memory does not fail. */
-	(void)dfi__writer_publish_move(&shared->writer, 0);
+	/* Before a reader can see the move. */
 	for (i = 0; i < open_seats(open->source); i++) {
 		stay = &shared->stays[i];
 		if (!stay->end)
@@ -258,8 +257,12 @@ void dfi__open_shared_leave(struct open_source *open)
 		writer_sent_elsewhere(ring, 1, 0);
 		stay->n = ring->seq - stay->first;
 		dfi__writer_return_to(ring, left_before(stay));
-		wake(stay->end);
 	}
+	/* A write into memory does not fail. */
+	(void)dfi__writer_publish_move(&shared->writer, 0);
+	for (i = 0; i < open_seats(open->source); i++)
+		if (shared->stays[i].end)
+			wake(shared->stays[i].end);
 	set_state(shared, SHARED_LEFT);
 }
 
