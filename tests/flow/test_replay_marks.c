@@ -293,7 +293,8 @@ Test(replay_marks, of_a_source_that_has_ended_hold_nobody_up)
 	work_until_consumed(&worker, 10);
 	push_and_mark(first, 1, 20);
 	work_until_consumed(&worker, 30);
-	cr_assert_eq(watermark_of(worker.target), 10);
+	/* The first one's mark may come behind its tuples. */
+	work_until_watermark(&worker, 10);
 	close_source(second, &worker);
 	work_until_watermark(&worker, 20);
 	cr_assert_eq(dfi_flow_give_up(rig.dfi, "f", 1), 0);
