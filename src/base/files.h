@@ -7,6 +7,10 @@
 #ifndef DFI_BASE_FILES_H
 #define DFI_BASE_FILES_H
 
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+
 /*
  * Sysctl fs.nr_open when the first context was opened, or 0. For texts; tests
  * change it.
@@ -31,6 +35,18 @@ int dfi__file_move_up(int fd);
 static inline int file_up(int fd)
 {
 	return fd > 2 ? fd : dfi__file_move_up(fd);
+}
+
+/*
+ * Whether a file may not have that size. Beyond this limit, growing a file
+ * raises a signal instead of an error.
+ */
+static inline bool file_exceeds_limit(uint64_t size)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+	    limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
 }
 
 /*

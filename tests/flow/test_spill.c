@@ -6,7 +6,6 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -324,7 +323,6 @@ static uint32_t fill_disk(struct dfi_source *source, struct worker *worker)
 	struct kv kv;
 	int ret;
 
-	signal(SIGXFSZ, SIG_IGN);
 	/* Its ring is a file as well. */
 	push_from(source, worker, 1, 1);
 	work_until(worker, 1);
@@ -401,7 +399,6 @@ Test(spill, a_disk_that_was_full_fails_no_close)
 	struct worker worker;
 	uint64_t i;
 
-	signal(SIGXFSZ, SIG_IGN);
 	create(DFI_ROUTE_ANY);
 	open_worker(&worker, 0);
 	source = open_at(0);

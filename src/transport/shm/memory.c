@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/bits.h"
@@ -123,15 +122,6 @@ int dfi__shm_memory_room(uint64_t size)
 	    (unsigned long)size, (unsigned long)room, (unsigned long)limit);
 }
 
-/* Beyond this limit, growing a file raises a signal instead of an error. */
-static bool exceeds_file_limit(uint64_t size)
-{
-	struct rlimit limit;
-
-	return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-	    limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
-}
-
 /*
  * Linux 6.1 restarts fallocate() after a signal, so a profiler's timer could
  * keep it from ever ending.
@@ -182,7 +172,7 @@ static int open_memfd(uint64_t size, unsigned flags)
 {
 	int fd, ret;
 
-	if (exceeds_file_limit(size))
+	if (file_exceeds_limit(size))
 		return -EFBIG;
 	fd = new_memfd(flags);
 	if (fd < 0)

@@ -18,6 +18,12 @@
 #include "base/files.h"
 #include "buffers/layout/checksum.h"
 
+/*
+ * A file is used as a ring of slots: offsets don't grow with all that was ever
+ * sent, as a file system takes no more than some TiB.
+ */
+#define MOST_BYTES (UINT64_C(1) << 40)
+
 /* After so many segments that were acknowledged, a file gives space back. */
 #define PUNCH_SEGMENTS 64
 
@@ -33,6 +39,7 @@ struct spill {
 	int err; /* why a file took no segment, or gave none */
 	struct spilled *buffer;
 	size_t entry;           /* bytes of a segment in a file */
+	uint64_t slots;         /* of a file */
 	struct spill_file of[]; /* of each target's seat */
 };
 
@@ -96,6 +103,7 @@ int dfi__spill_new(struct dfi_source *source)
 		spill->source = source;
 		spill->entry = sizeof(struct spilled) +
 		    dfi__flow_geometry(&source->flow).segment_bytes;
+		spill->slots = MOST_BYTES / spill->entry;
 		spill->buffer = malloc(spill->entry);
 	}
 	if (!spill || !spill->buffer)
@@ -160,7 +168,19 @@ uint64_t dfi__spill_unacked(const struct open_source *open, uint32_t seat)
 
 static off_t offset_of(const struct spill *spill, uint64_t number)
 {
-	return (off_t)(number * spill->entry);
+	return (off_t)(number % spill->slots * spill->entry);
+}
+
+/* Whether a segment of that size may be written: 0, or an errno value. */
+static int refuse(const struct spill_file *file, uint64_t number, size_t size)
+{
+	const struct spill *spill = file->spill;
+
+	if (number >= file->acked + spill->slots)
+		return ENOSPC;
+	return file_exceeds_limit((uint64_t)offset_of(spill, number) + size)
+	    ? EFBIG
+	    : 0;
 }
 
 /* A segment as it lies in its slot. */
@@ -181,6 +201,9 @@ static bool write_one(
 
 	bytes -= bytes % g->tuple_size;
 	size = sizeof(*spill->buffer) + bytes;
+	spill->err = refuse(file, number, size);
+	if (spill->err)
+		return false;
 	spill->buffer->bytes = bytes;
 	spill->buffer->lowest = header->global;
 	memcpy(spill->buffer->tuples, tuples, bytes);
@@ -199,12 +222,19 @@ static bool write_one(
 /* A file system that can't give space back makes the file longer only. */
 static void punch(struct spill_file *file)
 {
+	const struct spill *spill = file->spill;
+	uint64_t n;
+
 	if (file->acked - file->punched < PUNCH_SEGMENTS || file->fd < 0)
 		return;
-	(void)fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-	    offset_of(file->spill, file->punched),
-	    offset_of(file->spill, file->acked - file->punched));
-	file->punched = file->acked;
+	/* In two parts where the slots begin anew. */
+	for (; file->punched < file->acked; file->punched += n) {
+		n = min_u64(file->acked - file->punched,
+		    spill->slots - file->punched % spill->slots);
+		(void)fallocate(file->fd,
+		    FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		    offset_of(spill, file->punched), (off_t)(n * spill->entry));
+	}
 }
 
 static uint64_t keep_copies(
