@@ -57,9 +57,9 @@ static always_inline bool segment_or_change(struct dfi_target *target)
 		if (target_ring_ready(target, reader) ||
 		    (!reader->end && reader_end_marked(reader)))
 			return true;
-	return target_changes(target) != target->seen_changes || target->lost ||
-	    target_aborted(target) || target_interrupted(target) ||
-	    target_is_called(target);
+	return target_changes(target) != target->seen_changes ||
+	    target_lost(target) || target_aborted(target) ||
+	    target_interrupted(target) || target_is_called(target);
 }
 
 static bool arrived(struct dfi_target *target)

@@ -135,7 +135,7 @@ static int finish_poll(struct dfi_target *target)
 
 	if (ret < 0)
 		return ret;
-	if (unlikely(target->lost))
+	if (unlikely(target_lost(target)))
 		return 1;
 	if (unlikely(target->n_open == target->n_held))
 		return 0;
@@ -154,7 +154,7 @@ bool dfi__target_has_segment(struct dfi_target *target)
 static int fail_lost(struct dfi_target *target)
 {
 	return dfi__target_fail(
-	    target, dfi__fail(target->lost, "%s", target->status_text));
+	    target, dfi__fail(target_lost(target), "%s", target->status_text));
 }
 
 /* last_segment() of an ordered flow, which skips no position. */
@@ -197,8 +197,9 @@ int dfi__target_input_ready(struct dfi_target *target)
 {
 	int ret = 0;
 
+	/* Who reads here sets lost itself, or holds the lock of who does. */
 	if (likely(target_changes(target) == target->seen_changes &&
-		!target->look_again && !target->lost))
+		!target->look_again && !atomic_peek(&target->lost)))
 		ret = take(target, 0);
 	return likely(ret) ? ret : dfi__target_input(target);
 }
@@ -222,7 +223,7 @@ int dfi__target_input(struct dfi_target *target)
 			if (ret < 0)
 				return ret;
 		}
-		if (unlikely(target->lost)) {
+		if (unlikely(target_lost(target))) {
 			/* What has arrived yields no more results. */
 			ret = target->gives_results ? fail_lost(target)
 						    : last_segment(target);
@@ -252,7 +253,7 @@ int dfi__target_input(struct dfi_target *target)
 		ret = dfi__target_check_sources(target);
 		if (ret < 0)
 			return ret;
-		if (target->lost)
+		if (target_lost(target))
 			continue;
 		if (target->n_open == target->n_held)
 			return 0;

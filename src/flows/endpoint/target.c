@@ -442,7 +442,7 @@ int dfi_target_close(struct dfi_target *target)
 		return ret;
 	/* An abort counts more than a loss that no call has told. */
 	if (!target->status && !target->cancelled && !target_aborted(target))
-		target->status = target->lost;
+		target->status = target_lost(target);
 	if (target->status || target_aborted(target))
 		ret = dfi__target_check_slow(target);
 	dfi = target->dfi;

@@ -58,7 +58,11 @@ struct dfi_target {
 	uint32_t magic;
 	_Atomic uint32_t aborters; /* see handle.h */
 	int status;                /* the first hard error */
-	int lost; /* the next hard error, once all that has come is consumed */
+	/*
+	 * The next hard error, once all that has come is consumed. Set behind
+	 * its text and the stops of the rings: target_lost().
+	 */
+	_Atomic int lost;
 	_Atomic uint32_t user; /* HANDLE_CALL() */
 	bool lends_segment;    /* of readers[head.source] */
 	bool lends_batch;
@@ -198,7 +202,7 @@ int dfi__target_report_gap(struct dfi_target *target, uint32_t source);
 
 /*
  * Check the rings without a segment: a source that has aborted, or is gone
- * without an end, ends the flow (target->lost). Returns 0, or an error that
+ * without an end, ends the flow (target_lost()). Returns 0, or an error that
  * ends the flow at once.
  */
 int dfi__target_check_sources(struct dfi_target *target);
@@ -254,6 +258,13 @@ static inline int target_next(struct dfi_target *target)
 	return unlikely(target->gives_results)
 	    ? target->kind->intake.next(target)
 	    : dfi__target_input(target);
+}
+
+/* The error, or 0. The helper of an ordered flow's target may set it. */
+static always_inline int target_lost(const struct dfi_target *target)
+{
+	/* Pairs with the publishes of lost; its text and the stops follow. */
+	return atomic_observe(&target->lost);
 }
 
 /* Whether there are results to lend. */

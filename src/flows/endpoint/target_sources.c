@@ -22,7 +22,6 @@ static void lose(struct dfi_target *target, int err)
 {
 	uint32_t i;
 
-	target->lost = err;
 	snprintf(target->status_text, sizeof(target->status_text), "%s",
 	    dfi_errmsg());
 	for (i = 0; i < target->n_readers; i++) {
@@ -33,6 +32,7 @@ static void lose(struct dfi_target *target, int err)
 		target->readers[i].stop = dfi__reader_arrived(
 		    &target->readers[i]);
 	}
+	atomic_publish(&target->lost, err);
 }
 
 /* What became of the ring's writer; *at: the export that knows it. */
@@ -188,8 +188,8 @@ static void check_held(struct dfi_target *target, uint32_t source)
 
 /*
  * A ring without a segment: its source may have ended. If it has aborted or is
- * gone, that ends the flow (target->lost). Returns 0, or an error that ends the
- * flow at once.
+ * gone, that ends the flow (target_lost()). Returns 0, or an error that ends
+ * the flow at once.
  */
 static int check_source(struct dfi_target *target, uint32_t source)
 {
@@ -261,7 +261,8 @@ int dfi__target_check_ends(struct dfi_target *target)
 
 	if (unlikely(dfi__peers_cannot_attach(&target->sources)))
 		return dfi__target_check_sources(target);
-	for (i = 0; due && !ret && !target->lost && i < target->n_readers;
+	for (i = 0;
+	     due && !ret && !target_lost(target) && i < target->n_readers;
 	     i++, reader++)
 		if (unlikely(!reader->end && reader_end_marked(reader)))
 			ret = check_source(target, i);
@@ -289,9 +290,10 @@ int dfi__target_check_sources(struct dfi_target *target)
 
 	target->seen_changes = target_changes(target);
 	target->look_again &= LOOK_FOR_IDLE;
-	for (i = 0; !ret && !target->lost && i < target->n_readers; i++)
+	for (i = 0; !ret && !target_lost(target) && i < target->n_readers; i++)
 		ret = check_source(target, i);
-	if (!ret && !target->lost && dfi__peers_cannot_attach(&target->sources))
+	if (!ret && !target_lost(target) &&
+	    dfi__peers_cannot_attach(&target->sources))
 		lose_absent(target);
 	if (!ret && target->marks && target->marks->risen) {
 		target->look_again |= LOOK_AT_SOURCES;

@@ -360,8 +360,8 @@ static int first_error(const struct dfi_combiner *combiner)
 		return dfi__source_check_slow(output);
 	if (input->status || target_aborted(input))
 		return dfi__target_check_slow(input);
-	if (input->lost)
-		return dfi__fail(input->lost, "%s", input->status_text);
+	if (target_lost(input))
+		return dfi__fail(target_lost(input), "%s", input->status_text);
 	if (output->status)
 		return dfi__source_check_slow(output);
 	return dfi__fail(-ECANCELED,

@@ -159,7 +159,7 @@ int dfi__acks_check(struct dfi_target *target)
 	const struct reader *reader;
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		reader = &open->taken[i].end->readers[0];
 		if (reader->seq - reader->returned <
 		    reader->geometry.segment_count)
@@ -232,7 +232,7 @@ static int acknowledge(struct dfi_target *target)
 	int ret = 0;
 
 	/* The source of a ring that has gone needs no credit. */
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		taken = &open->taken[i];
 		reader = &taken->end->readers[0];
 		in_work = taken->end->lends_segment;

@@ -21,7 +21,7 @@ void dfi__open_resume(struct open_target *open)
 
 	if (!open->target->marks)
 		return;
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		end = open->taken[i].end;
 		if (likely(!end->readers[0].held) ||
 		    !may_take(open, &open->taken[i]))
@@ -56,7 +56,7 @@ void dfi__open_look_for_idle(struct open_target *open)
 
 	if (!dfi__marks_are_due(target->marks, now))
 		return;
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		taken = &open->taken[i];
 		if (dfi__marks_look_at(
 			target, taken->seat, &taken->end->readers[0], now))

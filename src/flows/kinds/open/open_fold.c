@@ -52,7 +52,7 @@ bool dfi__open_fold_is_whole(struct dfi_target *target)
 	struct seat_watch *seats = &open->pairs.seats;
 	bool comes;
 
-	if (!open->n_taken || open->n_held != open->n_taken)
+	if (!open_n_taken(open) || open->n_held != open_n_taken(open))
 		return false;
 	/* Its source may be open already, and have told the others so. */
 	pthread_mutex_lock(&seats->lock);
@@ -67,7 +67,8 @@ static struct taken *in_work(const struct dfi_target *target)
 	struct open_target *open = open_target(target);
 	uint32_t i = open->current;
 
-	if (i < open->n_taken && open->taken[i].seat == target->head.source)
+	if (i < open_n_taken(open) &&
+	    open->taken[i].seat == target->head.source)
 		return &open->taken[i];
 	for (i = 0; open->taken[i].seat != target->head.source;)
 		i++;
@@ -109,7 +110,7 @@ static uint64_t least_mark(const struct dfi_target *target)
 	uint64_t least = DFI_NO_MARK;
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++)
+	for (i = 0; i < open_n_taken(open); i++)
 		least = min_u64(least, open->taken[i].mark);
 	return least;
 }
@@ -119,7 +120,7 @@ static void resume(struct dfi_target *target, uint64_t mark)
 	struct open_target *open = open_target(target);
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		if (!open->taken[i].held || open->taken[i].mark > mark)
 			continue;
 		dfi__open_fold_release(open, &open->taken[i]);

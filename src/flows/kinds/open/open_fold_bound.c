@@ -42,7 +42,7 @@ static void forget(struct open_target *open)
 		return;
 	open->window_looked = 0;
 	atomic_set(&open->window_waits, false);
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		open->taken[i].quiet_since = 0;
 		pairs_spare(open->taken[i].pair);
 	}
@@ -57,7 +57,7 @@ void dfi__open_fold_found_nothing(struct dfi_target *target)
 
 	if (!limit_of(target))
 		return;
-	if (!open->n_held || open->n_held == open->n_taken) {
+	if (!open->n_held || open->n_held == open_n_taken(open)) {
 		forget(open);
 		return;
 	}
@@ -67,7 +67,7 @@ void dfi__open_fold_found_nothing(struct dfi_target *target)
 		late = now - open->window_looked -
 		    limit_of(target) / OPEN_OVERDUE_LOOKS;
 	open->window_looked = now;
-	for (i = 0; i < open->n_taken; i++)
+	for (i = 0; i < open_n_taken(open); i++)
 		if (!open->taken[i].held)
 			look_at(
 			    open, &open->taken[i], now, late > 0 ? late : 0);

@@ -26,6 +26,7 @@ void dfi__open_target_retire(
     struct open_target *open, uint32_t i, uint32_t type)
 {
 	struct taken taken = open->taken[i];
+	uint32_t n;
 
 	dfi__open_add_event(open, type, &taken, 0);
 	if (!open->target->marks)
@@ -41,7 +42,10 @@ void dfi__open_target_retire(
 		dfi__acks_lost(open, &taken);
 	target_give_back(taken.end);
 	dfi__target_withdraw(taken.end);
-	open->taken[i] = open->taken[--open->n_taken];
+	/* Only the owner lowers it, so it reads none of those behind it. */
+	n = open_n_taken(open) - 1;
+	open->taken[i] = open->taken[n];
+	atomic_set(&open->n_taken, n);
 	open->current = open->in_a_row = 0;
 	dfi__pairs_retire(&open->pairs, taken.pair);
 }
@@ -93,7 +97,7 @@ static void end_evicted(struct dfi_target *target, struct taken *taken)
 {
 	int err;
 
-	if (taken->end->lost || !atomic_peek(&taken->pair->evicted))
+	if (target_lost(taken->end) || !atomic_peek(&taken->pair->evicted))
 		return;
 	err = dfi__fail(-ESTALE, "flow '%s': %s %u: source %u was evicted",
 	    target->flow.name, TARGET_ID(target), taken->seat);
@@ -117,7 +121,7 @@ static void adopt(struct open_target *open)
 	dfi__open_target_take_pairs(open);
 	for (i = 0; open->acks && i < seats->n_others; i++)
 		give_up(open, i);
-	for (i = 0; i < open->n_taken; i++)
+	for (i = 0; i < open_n_taken(open); i++)
 		open->taken[i].followed = dfi__pairs_followed(
 		    &open->pairs, open->taken[i].seat, open->taken[i].pair);
 	if (lost)
@@ -134,17 +138,18 @@ static void adopt(struct open_target *open)
 	if (open->order)
 		dfi__target_order_see(open);
 	pthread_mutex_unlock(&seats->lock);
-	target_order_unlock(open->order);
 	if (unlikely(evicted))
 		dfi__open_target_put_out(open->target);
 	if (unlikely(lost))
 		note_lost(open->target, -ECONNRESET, broke);
+	/* The helper may fail the target and take pairs as well. */
+	target_order_unlock(open->order);
 	/* Only the owner retires, so these states stay. */
-	for (i = open->n_taken; !open->order && i-- > 0;)
+	for (i = open_n_taken(open); !open->order && i-- > 0;)
 		if (atomic_peek(&open->taken[i].pair->stale))
 			dfi__open_target_retire(
 			    open, i, gone_as(&open->taken[i]));
-	for (i = 0; !open->order && i < open->n_taken; i++)
+	for (i = 0; !open->order && i < open_n_taken(open); i++)
 		end_evicted(open->target, &open->taken[i]);
 	dfi__open_resume(open);
 }
@@ -184,7 +189,8 @@ static int lose(struct dfi_target *target, uint32_t i, int err)
 	if (reader->end == READER_ABORTED && reader->cause == OPEN_CAUSE_GONE)
 		dfi__open_target_put_out(target);
 	/* The source may live: its side of the pair has failed. */
-	else if (err != -ECONNRESET || target->lost || !is_unused(taken->end) ||
+	else if (err != -ECONNRESET || target_lost(target) ||
+	    !is_unused(taken->end) ||
 	    !dfi__pairs_doubt(&open->pairs, taken->seat, taken->pair))
 		note_lost(target, err, dfi_errmsg());
 	dfi__open_target_retire(open, i, gone_as(taken));
@@ -233,7 +239,8 @@ static int await_mark(struct dfi_target *target, uint32_t i)
 	ret = dfi__target_check_sources(end);
 	if (ret < 0)
 		return lose(target, i, ret);
-	return !reader_ready(&end->readers[0]) && (end->lost || !end->n_open);
+	return !reader_ready(&end->readers[0]) &&
+	    (target_lost(end) || !end->n_open);
 }
 
 /*
@@ -272,8 +279,8 @@ static int look_at_held(struct dfi_target *target, uint32_t i)
 	if (open_is_shut(target, &open_target(target)->taken[i]))
 		return 0;
 	ret = dfi__target_check_sources(end);
-	if (!ret && end->lost)
-		ret = dfi__fail(end->lost, "%s", end->status_text);
+	if (!ret && target_lost(end))
+		ret = dfi__fail(target_lost(end), "%s", end->status_text);
 	return ret < 0 ? lose(target, i, ret) : 0;
 }
 
@@ -346,21 +353,21 @@ static int take_from(struct dfi_target *target, uint32_t i)
 	return take(target, i, false);
 }
 
-static uint32_t after(const struct open_target *open, uint32_t i)
+static uint32_t after(uint32_t n, uint32_t i)
 {
-	return i + 1 < open->n_taken ? i + 1 : 0;
+	return i + 1 < n ? i + 1 : 0;
 }
 
 /* The fast look: a ring that has a segment; n_taken: there is none. */
 static uint32_t find_ready(struct open_target *open)
 {
-	uint32_t i, at = open->current;
+	uint32_t i, n = open_n_taken(open), at = open->current;
 
 	if (open->in_a_row >= FAIR_SEGMENTS) {
-		at = after(open, at);
+		at = after(n, at);
 		open->in_a_row = 0;
 	}
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < n; i++) {
 		if (reader_ready(&open->taken[at].end->readers[0])) {
 			open->in_a_row = at == open->current
 			    ? open->in_a_row + 1
@@ -368,9 +375,9 @@ static uint32_t find_ready(struct open_target *open)
 			open->current = at;
 			return at;
 		}
-		at = after(open, at);
+		at = after(n, at);
 	}
-	return open->n_taken;
+	return n;
 }
 
 /*
@@ -384,7 +391,7 @@ static int look_at_all(struct dfi_target *target)
 	int ret = 0;
 
 	/* From the last on, as one that is retired gives its room to that. */
-	for (i = open->n_taken; !ret && i-- > 0;) {
+	for (i = open_n_taken(open); !ret && i-- > 0;) {
 		ret = take_from(target, i);
 		if (ret > 0)
 			open->current = i;
@@ -399,11 +406,11 @@ static int check_end(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
 
-	if (target->lost)
-		return dfi__target_fail(
-		    target, dfi__fail(target->lost, "%s", target->status_text));
+	if (target_lost(target))
+		return dfi__target_fail(target,
+		    dfi__fail(target_lost(target), "%s", target->status_text));
 	/* Sources have nothing more for a target that has left. */
-	if (open->left || (open->ended && !open->n_taken))
+	if (open->left || (open->ended && !open_n_taken(open)))
 		return 0;
 	if (target->combiner && dfi__open_fold_is_whole(target))
 		return 0;
@@ -417,7 +424,7 @@ void dfi__open_target_give_back(struct dfi_target *target)
 	struct open_target *open = open_target(target);
 
 	target->head.next = target->head.end = NULL;
-	if (open->current < open->n_taken) {
+	if (open->current < open_n_taken(open)) {
 		if (unlikely(open->acks != NULL))
 			dfi__acks_gave_back(open, &open->taken[open->current]);
 		target_give_back(open->taken[open->current].end);
@@ -435,14 +442,15 @@ static uint32_t glance(struct dfi_target *target)
 	struct open_target *open = open_target(target);
 	uint32_t budget = target->wait.budget, spent;
 
-	if (target->flags & DFI_NONBLOCK || target->group || !open->n_taken)
-		return open->n_taken;
+	if (target->flags & DFI_NONBLOCK || target->group ||
+	    !open_n_taken(open))
+		return open_n_taken(open);
 	if (budget > GLANCE_RINGS)
 		budget = GLANCE_RINGS;
-	for (spent = 0; spent < budget; spent += open->n_taken)
+	for (spent = 0; spent < budget; spent += open_n_taken(open))
 		if (dfi__open_target_any_ready(target))
 			return find_ready(open);
-	return open->n_taken;
+	return open_n_taken(open);
 }
 
 /* The next segment of any ring: as look_at_all(). */
@@ -452,9 +460,9 @@ static inline int next_of_any(struct dfi_target *target)
 	uint32_t i = find_ready(open);
 	int ret;
 
-	if (unlikely(i == open->n_taken))
+	if (unlikely(i == open_n_taken(open)))
 		i = glance(target);
-	ret = likely(i < open->n_taken) ? take(target, i, true) : 0;
+	ret = likely(i < open_n_taken(open)) ? take(target, i, true) : 0;
 	return ret ? ret : look_at_all(target);
 }
 

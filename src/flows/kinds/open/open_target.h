@@ -43,7 +43,12 @@ struct open_target {
 	struct dfi_target *target;
 	struct notify *notify; /* in which a handle that waits sleeps */
 	struct taken *taken;   /* one behind the other */
-	uint32_t n_taken, current, in_a_row;
+	/*
+	 * The helper of an ordered flow adds to these; see open_n_taken(). Only
+	 * the owner retires any.
+	 */
+	_Atomic uint32_t n_taken;
+	uint32_t current, in_a_row;
 	uint32_t n_held; /* of those taken */
 	uint32_t seen;   /* the last of pairs_changes() */
 	/* Of a combiner flow with evict_after_ms (open_fold_bound.c): */
@@ -67,11 +72,22 @@ static inline struct open_target *open_target(const struct dfi_target *target)
 	return target->state;
 }
 
-/* Whether that ring may be read: the flow isn't lost, or this came before. */
+/* So many of taken are whole, with or without the lock of an ordered flow. */
+static always_inline uint32_t open_n_taken(const struct open_target *open)
+{
+	/* Pairs with the publish in open_target_take.c. */
+	return atomic_observe(&open->n_taken);
+}
+
+/*
+ * Whether that ring may be read: the flow isn't lost, or this came before. Not
+ * of an ordered flow, so only the owner sets both.
+ */
 static inline bool open_may_read(
     const struct dfi_target *target, const struct reader *reader)
 {
-	return likely(!target->lost) || reader->seq != reader->stop;
+	return likely(!atomic_peek(&target->lost)) ||
+	    reader->seq != reader->stop;
 }
 
 /* Fail once what has come was consumed. */

@@ -140,7 +140,7 @@ int dfi__target_order_begin(struct open_target *open)
 	pthread_mutex_lock(&open->pairs.seats.lock);
 	dfi__open_target_take_pairs(open);
 	pthread_mutex_unlock(&open->pairs.seats.lock);
-	for (i = 0; !ret && i < open->n_taken; i++) {
+	for (i = 0; !ret && i < open_n_taken(open); i++) {
 		taken = &open->taken[i];
 		if (taken->end->readers[0].awaits_mark &&
 		    !target_order_is_empty(taken))

@@ -12,7 +12,7 @@ static void stop_rings(struct open_target *open)
 	struct reader *reader;
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		reader = &open->taken[i].end->readers[0];
 		reader->stop = dfi__reader_arrived(reader);
 	}
@@ -21,11 +21,12 @@ static void stop_rings(struct open_target *open)
 void dfi__open_target_fail_later(
     struct dfi_target *target, int err, const char *text)
 {
-	if (target->lost)
+	if (target_lost(target))
 		return;
-	target->lost = err;
 	snprintf(target->status_text, sizeof(target->status_text), "%s", text);
 	stop_rings(open_target(target));
+	/* Last, as the helper may do this while the owner looks. */
+	atomic_publish(&target->lost, err);
 }
 
 void dfi__open_target_put_out(struct dfi_target *target)
@@ -49,7 +50,7 @@ void dfi__open_target_return_all(struct dfi_target *target)
 
 	if (target->flow.input_position)
 		return;
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		end = open->taken[i].end;
 		(void)dfi__reader_return_last(
 		    &end->readers[0], end->lends_segment && !whole);

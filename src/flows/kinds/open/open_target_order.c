@@ -46,14 +46,14 @@ static void note_gone(struct dfi_target *target, struct taken *taken)
 	struct dfi_target *end = taken->end;
 	struct reader *reader = &end->readers[0];
 
-	if (end->lost || reader->end == READER_ENDED ||
+	if (target_lost(end) || reader->end == READER_ENDED ||
 	    atomic_observe(&reader->mark->state) & FOOTER_FLAG_END)
 		return;
-	end->lost = -ECONNRESET;
 	snprintf(end->status_text, sizeof(end->status_text),
 	    "flow '%s': source %u has lost its seat before its end",
 	    target->flow.name, taken->seat);
 	reader->stop = dfi__reader_arrived(reader);
+	atomic_publish(&end->lost, -ECONNRESET);
 }
 
 int dfi__target_order_no_memory(const struct dfi_target *target)
@@ -125,12 +125,12 @@ static void see_losses(struct open_target *open)
 	const struct taken *taken = open->taken;
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++, taken++) {
+	for (i = 0; i < open_n_taken(open); i++, taken++) {
 		if (seat_watch_holder(seats, taken->seat) ==
 		    taken->pair->incarnation)
 			continue;
 		note_gone(open->target, &open->taken[i]);
-		if (taken->end->lost && !taken->settled)
+		if (target_lost(taken->end) && !taken->settled)
 			open->order->wants_cut = open->order->view;
 	}
 }
@@ -142,7 +142,7 @@ void dfi__target_order_see(struct open_target *open)
 	struct target_order *order = open->order;
 
 	see_losses(open);
-	if (open->target->lost || seats->seats.evicted)
+	if (target_lost(open->target) || seats->seats.evicted)
 		return;
 	if (view->number > order->view && view->number != order->next)
 		see_view(open, view);
@@ -155,7 +155,7 @@ static bool has_come(const struct open_target *open)
 	uint64_t position;
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++, taken++)
+	for (i = 0; i < open_n_taken(open); i++, taken++)
 		if (!taken->end->readers[0].awaits_mark &&
 		    !target_order_is_empty(taken) &&
 		    !dfi__reader_global(&taken->end->readers[0], &position) &&
@@ -259,7 +259,7 @@ static int lose(struct open_target *open, const struct taken *taken)
 
 	if (open->target->flow.on_loss == DFI_ON_LOSS_FAIL && taken->joined)
 		dfi__open_target_fail_later(
-		    open->target, end->lost, end->status_text);
+		    open->target, target_lost(end), end->status_text);
 	return remember(open, taken);
 }
 
@@ -274,17 +274,17 @@ static int look_at_end(struct dfi_target *target, uint32_t i)
 	struct dfi_target *end = taken->end;
 	int ret = 0;
 
-	if (!end->lost && end->n_open)
+	if (!target_lost(end) && end->n_open)
 		ret = dfi__target_check_sources(end);
 	if (ret < 0)
 		return ret;
-	if (end->lost && !taken->settled)
+	if (target_lost(end) && !taken->settled)
 		dfi__target_order_want_cut(open);
 	if (!target_order_is_empty(taken))
 		return 0;
-	if (!end->lost && !end->n_open) {
+	if (!target_lost(end) && !end->n_open) {
 		dfi__open_target_retire(open, i, DFI_ENDED);
-	} else if (end->lost) {
+	} else if (target_lost(end)) {
 		if (end->readers[0].seq != RING_FIRST_SEGMENT ||
 		    !dfi__pairs_doubt(&open->pairs, taken->seat, taken->pair))
 			ret = lose(open, taken);
@@ -301,13 +301,13 @@ static int look_at_all(struct dfi_target *target)
 	uint32_t i;
 	int ret = 0;
 
-	for (i = open->n_taken; !ret && i-- > 0;) {
+	for (i = open_n_taken(open); !ret && i-- > 0;) {
 		taken = &open->taken[i];
 		if (taken->end->readers[0].awaits_mark &&
 		    !target_order_is_empty(taken))
 			ret = dfi__target_order_take_mark(target, taken);
 		taken->has_head = !target_order_is_empty(taken);
-		if (!ret && (!taken->has_head || taken->end->lost))
+		if (!ret && (!taken->has_head || target_lost(taken->end)))
 			ret = look_at_end(target, i);
 	}
 	return ret;
@@ -319,7 +319,7 @@ static bool is_behind(const struct open_target *open, const struct taken *taken)
 	const struct taken *other = open->taken;
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++, other++)
+	for (i = 0; i < open_n_taken(open); i++, other++)
 		if (other->seat == taken->seat &&
 		    other->pair->number < taken->pair->number)
 			return true;
@@ -332,7 +332,7 @@ static void add_joined(struct open_target *open)
 	struct taken *taken = open->taken;
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++, taken++) {
+	for (i = 0; i < open_n_taken(open); i++, taken++) {
 		if (taken->joined || !taken->marked || is_behind(open, taken))
 			continue;
 		taken->joined = true;
@@ -394,7 +394,7 @@ static int find(struct dfi_target *target, uint32_t *ring, bool *later)
 	int ret;
 
 	*later = false;
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		ret = head_of(target, i, &position);
 		if (!ret)
 			continue;
@@ -456,7 +456,7 @@ static bool awaits_marks(const struct open_target *open)
 {
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++)
+	for (i = 0; i < open_n_taken(open); i++)
 		if (open->taken[i].end->readers[0].awaits_mark &&
 		    !target_order_is_empty(&open->taken[i]))
 			return true;
@@ -519,7 +519,7 @@ int dfi__target_order_next(struct dfi_target *target)
 	int ret;
 
 	/* What an evicted target would deliver may be no part of the order. */
-	if (target->lost)
+	if (target_lost(target))
 		return 0;
 	target_order_lock(open->order);
 	ret = take_due(target);
@@ -536,7 +536,7 @@ bool dfi__target_order_ready(struct dfi_target *target)
 	struct open_target *open = open_target(target);
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++)
+	for (i = 0; i < open_n_taken(open); i++)
 		if (!open->taken[i].has_head &&
 		    dfi__target_ready(open->taken[i].end))
 			return true;

@@ -104,8 +104,8 @@ static inline bool target_order_is_empty(const struct taken *taken)
 {
 	const struct reader *reader = &taken->end->readers[0];
 
-	return taken->end->lost ? reader->seq == reader->stop
-				: !reader_ready(reader);
+	return target_lost(taken->end) ? reader->seq == reader->stop
+				       : !reader_ready(reader);
 }
 
 /* Take the mark that a ring begins with. Errors of a damaged ring. */

@@ -46,7 +46,7 @@ static int add_share(const struct open_target *open, struct taken *taken,
 	uint64_t view = open->order->view, end;
 	int ret = 0;
 
-	if (!flush && !taken->end->lost)
+	if (!flush && !target_lost(taken->end))
 		return 0;
 	if (flush)
 		end = flush->end;
@@ -72,7 +72,7 @@ static int make_report(struct open_target *open)
 	uint32_t i;
 	int ret = 0;
 
-	report.shares = calloc((size_t)open->n_taken + order->n_gone + 1,
+	report.shares = calloc((size_t)open_n_taken(open) + order->n_gone + 1,
 	    sizeof(report.shares[0]));
 	if (!report.shares)
 		return dfi__target_order_no_memory(open->target);
@@ -83,7 +83,7 @@ static int make_report(struct open_target *open)
 		report.shares[report.n_shares++].arrived = open_view_end(
 		    order->view, order->gone[i].arrived);
 	}
-	for (i = 0; order->begun && !ret && i < open->n_taken; i++)
+	for (i = 0; order->begun && !ret && i < open_n_taken(open); i++)
 		ret = add_share(open, &open->taken[i], &report);
 	free(order->report);
 	order->report = ret < 0

@@ -17,16 +17,18 @@ static bool take_pair(struct open_target *open, uint32_t seat)
 {
 	struct pair *pair = dfi__pairs_take(
 	    &open->pairs, seat, open->order != NULL);
-	struct taken *taken = &open->taken[open->n_taken];
+	uint32_t n = open_n_taken(open);
+	struct taken *taken = &open->taken[n];
 
 	if (!pair)
 		return false;
-	open->n_taken++;
 	*taken = (struct taken){
 		.end = pair->end,
 		.pair = pair,
 		.seat = seat,
 	};
+	/* Behind the element: pairs with open_n_taken(). */
+	atomic_publish(&open->n_taken, n + 1);
 	if (open->target->marks && !open->order)
 		dfi__marks_joined(open->target->marks, seat);
 	if (open->acks)

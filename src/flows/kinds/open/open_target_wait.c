@@ -18,7 +18,7 @@ bool dfi__open_target_wakes(struct dfi_target *target)
 		return true;
 	if (open->order)
 		return dfi__target_order_ready(target);
-	for (i = 0; i < open->n_taken; i++)
+	for (i = 0; i < open_n_taken(open); i++)
 		if (!open->taken[i].held &&
 		    open_may_read(target, &open->taken[i].end->readers[0]) &&
 		    !open_is_shut(target, &open->taken[i]) &&
@@ -37,7 +37,7 @@ bool dfi__open_target_wakes(struct dfi_target *target)
 
 static uint32_t passes_in_memory(const struct open_target *open)
 {
-	return open->n_taken <= RINGS_IN_MEMORY && !open->order
+	return open_n_taken(open) <= RINGS_IN_MEMORY && !open->order
 	    ? PASSES_IN_MEMORY
 	    : 0;
 }
@@ -48,7 +48,7 @@ bool dfi__open_target_any_ready(const struct dfi_target *target)
 	const struct dfi_target *end;
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		end = open->taken[i].end;
 		if (target_ring_ready(end, &end->readers[0]) &&
 		    !open->taken[i].held &&
@@ -78,7 +78,7 @@ bool dfi__open_target_announce(
 	/* The helper and dfi_target_abort() wake the owner by it. */
 	if (atomic_peek(&target->sources.sleeping) != &notify->self.word)
 		atomic_publish(&target->sources.sleeping, &notify->self.word);
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		fresh |= dfi__target_announce(open->taken[i].end, notify);
 		*unwoken |= dfi__target_is_unwoken(open->taken[i].end);
 	}
@@ -96,7 +96,7 @@ void dfi__open_target_sleeps(struct dfi_target *target)
 	struct wait_policy *wait;
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++) {
+	for (i = 0; i < open_n_taken(open); i++) {
 		wait = &open->taken[i].end->wait;
 		if (wait->arm)
 			wait->arm(wait->arm_arg);
@@ -113,7 +113,7 @@ void dfi__open_target_withdraw(struct dfi_target *target)
 	struct open_target *open = open_target(target);
 	uint32_t i;
 
-	for (i = 0; i < open->n_taken; i++)
+	for (i = 0; i < open_n_taken(open); i++)
 		dfi__target_withdraw(open->taken[i].end);
 	dfi__peers_withdraw(&target->sources);
 }
@@ -135,7 +135,7 @@ int dfi__open_target_wait(struct dfi_target *target)
 		.policy = &target->wait,
 		.time = &target->wait_time,
 		.notify = open->notify,
-		.cost = open->n_taken * (passes_in_memory(open) + 1) + 1,
+		.cost = open_n_taken(open) * (passes_in_memory(open) + 1) + 1,
 		.ready = is_ready,
 		.announce = announce,
 		.arm = arm,
