@@ -53,8 +53,11 @@ struct target_order {
 	_Atomic int64_t hole_since;
 	/* Of the helper: the last views of which it has done this. */
 	uint64_t cut, reports, decided;
-	/* Since when it waits for those of a role at the end of a view. */
-	int64_t late_since;
+	/*
+	 * Since when it waits for those of a role at the end of a view, and
+	 * when it looked last.
+	 */
+	int64_t late_since, late_looked;
 	uint64_t late_view;
 	enum open_role late_role;
 	struct view_counter counters[2];

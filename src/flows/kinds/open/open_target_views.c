@@ -18,6 +18,9 @@
 #define TRY_NS (INT64_C(2) * NS_PER_S)
 #define AGAIN_NS (INT64_C(100) * NS_PER_MS)
 
+/* It looks so often in evict_after_ms. */
+#define LATE_LOOKS 2
+
 static int64_t soon(void)
 {
 	return clock_now_ns() + TRY_NS;
@@ -204,6 +207,16 @@ static bool is_overdue(struct open_target *open, int64_t now)
 	return since && limit_ns(open) && now - since >= limit_ns(open);
 }
 
+/* Who was stopped itself doesn't count that time; see overdue.h. */
+static void pass_time(struct target_order *order, int64_t now, int64_t limit)
+{
+	int64_t slept = now - order->late_looked - limit / LATE_LOOKS;
+
+	if (slept > 0)
+		order->late_since += slept;
+	order->late_looked = now;
+}
+
 /* Under the lock, as the next ones: whom to evict, as it holds up the view. */
 static void find_late(
     struct open_target *open, struct errand *errand, int64_t now)
@@ -218,6 +231,7 @@ static void find_late(
 		role = OPEN_TARGET;
 		seat = debtor(seats, OPEN_TARGET, 0);
 	}
+	pass_time(order, now, limit);
 	/*
 	 * Targets can't report before the last source has flushed, or is gone;
 	 * and nobody can say anything without a registry.
@@ -265,7 +279,7 @@ static struct errand next_errand(struct open_target *open, int64_t now)
 	if (seats->seats.evicted)
 		return errand;
 	if (limit_ns(open))
-		errand.next = now + limit_ns(open) / 2;
+		errand.next = now + limit_ns(open) / LATE_LOOKS;
 	errand.leaves = order->is_out;
 	errand.is_holder = newest->holder == seats->incarnation;
 	/* Only the helper changes these two back. */
@@ -342,6 +356,46 @@ static int count(struct open_target *open, const struct errand *errand)
 	return 0;
 }
 
+/* Under the lock: whether it still owes its part. */
+static bool still_owes(
+    const struct seat_watch *seats, const struct eviction *late, uint64_t view)
+{
+	return !seats->seats.evicted && seats->views.newest.number == view &&
+	    open_views_is_cut(&seats->views) &&
+	    open_seat_is(
+		&seats->seats, late->role, late->seat, late->incarnation) &&
+	    is_asked(seats, late->role, late->seat) &&
+	    !answer(seats, late->role, late->seat);
+}
+
+/*
+ * This target may have been stopped, with what the others have done since then
+ * unread. If the registry has taken too long to answer, they may wait for it.
+ */
+static int evict_late(struct open_target *open, const struct errand *errand)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	struct target_order *order = open->order;
+	struct eviction late = {
+		.role = errand->late_role,
+		.seat = errand->late,
+		.incarnation = errand->late_holder,
+		.why = EVICTION_VIEW,
+	};
+	int64_t begun = clock_now_ns(), deadline = begun + TRY_NS;
+	bool is_due = false;
+	int ret = dfi__eviction_begin(seats, &late, deadline);
+
+	pthread_mutex_lock(&seats->lock);
+	if (clock_now_ns() - begun > limit_ns(open))
+		order->late_since = order->late_looked = clock_now_ns();
+	else
+		is_due = !ret && still_owes(seats, &late, errand->view);
+	pthread_mutex_unlock(&seats->lock);
+	return ret < 0 ? ret
+		       : dfi__eviction_end(seats, &late, is_due, deadline);
+}
+
 static int run(struct open_target *open, const struct errand *errand)
 {
 	struct seat_watch *seats = &open->pairs.seats;
@@ -351,19 +405,13 @@ static int run(struct open_target *open, const struct errand *errand)
 		.incarnation = seats->incarnation,
 		.why = EVICTION_NO_MEMBER,
 	};
-	struct eviction late = {
-		.role = errand->late_role,
-		.seat = errand->late,
-		.incarnation = errand->late_holder,
-		.why = EVICTION_VIEW,
-	};
 	int ret = 0;
 
 	if (errand->leaves)
 		return dfi__evict(seats, &self, soon());
 	/* The others may fail because of that one. */
 	if (errand->late != UINT32_MAX)
-		ret = dfi__evict(seats, &late, soon());
+		ret = evict_late(open, errand);
 	if (!ret && errand->cuts)
 		ret = cut(open, errand->view);
 	if (!ret && errand->counts)
