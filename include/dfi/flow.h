@@ -45,10 +45,7 @@ enum dfi_goal {
 
 /* How a replicate flow brings a segment to all targets: docs/replicate.md. */
 enum dfi_replication {
-	/*
-	 * Multicast if all share memory for certain, else naive; naive in
-	 * ordered open flows.
-	 */
+	/* Multicast if all share memory for certain, and not ordered open. */
 	DFI_REPLICATION_DEFAULT = 0,
 	/* Built in the source, written to each target's ring: any transport. */
 	DFI_REPLICATION_NAIVE,
