@@ -231,7 +231,8 @@ Test(idle, source_whose_tuples_wait_is_not_idle)
 	uint64_t i;
 
 	create(DFI_MEMBERS_CLOSED, DFI_SHUFFLE);
-	target = target_of(0, 1);
+	/* Time enough to open and to push. */
+	target = target_of(0, 200);
 	sources[0] = open_source(rig.other, "f", 0, 0);
 	sources[1] = open_source(rig.other, "f", 1, 0);
 	for (i = 1; i < 8; i++)
@@ -243,7 +244,7 @@ Test(idle, source_whose_tuples_wait_is_not_idle)
 		kv = tuple;
 		cr_assert_eq(kv->val, i);
 		cr_assert_eq(dfi_target_late(target), 0);
-		usleep(3000);
+		usleep(60000);
 	}
 	close_source(sources[0]);
 	close_source(sources[1]);
