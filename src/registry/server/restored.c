@@ -88,9 +88,8 @@ static int restore_end(
 	    server->table, change->lease, change->revision);
 }
 
-int dfi__restored_apply(void *arg, const struct journal_change *change)
+static int apply(struct server *server, const struct journal_change *change)
 {
-	struct server *server = arg;
 	struct table_put put = {
 		.key = change->key,
 		.value = change->value,
@@ -116,6 +115,14 @@ int dfi__restored_apply(void *arg, const struct journal_change *change)
 		return 0;
 	}
 	return dfi__fail(-EBADMSG, "the registry's journal is damaged");
+}
+
+int dfi__restored_apply(void *arg, const struct journal_change *change)
+{
+	struct server *server = arg;
+	int ret = apply(server, change);
+
+	return ret ? ret : dfi__table_restore_check(server->table);
 }
 
 /* Whether it is known that its process has ended. */

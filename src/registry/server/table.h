@@ -234,5 +234,7 @@ int dfi__table_restore_end(
     struct table *table, uint64_t lease, uint64_t revision);
 void dfi__table_restore_count(
     struct table *table, uint64_t revision, uint64_t last_lease);
+/* After each of these: -EBADMSG if the numbers of the table may wrap. */
+int dfi__table_restore_check(const struct table *table);
 
 #endif

@@ -144,3 +144,10 @@ void dfi__table_restore_count(
 	if (table->last_lease < last_lease)
 		table->last_lease = last_lease;
 }
+
+int dfi__table_restore_check(const struct table *table)
+{
+	if (table->revision > INT64_MAX || table->last_lease > INT64_MAX)
+		return fail_impossible("a revision or a lease is too large");
+	return 0;
+}
