@@ -96,6 +96,23 @@ static bool is_finished(const struct run_options *options,
 	return finished;
 }
 
+/*
+ * Give a finished experiment the statements that the table has now, found in
+ * its rows. false after a complaint.
+ */
+static bool refresh(const struct run_options *options,
+    const struct experiment *experiment, json_t *old)
+{
+	json_t *before = json_deep_copy(old);
+	bool written = true;
+
+	results_describe(old, experiment);
+	if (!json_equal(before, old))
+		written = results_store(options->out, experiment, old);
+	json_decref(before);
+	return written;
+}
+
 /* Print the outcome of an experiment that is in the folder now. */
 static void print_line(const json_t *result)
 {
@@ -225,11 +242,14 @@ int bench_run(int argc, char **argv)
 	for (i = 0; i < progress.n; i++) {
 		experiment = chosen(&options, i);
 		progress.number = i + 1;
-		if (is_finished(&options, experiment, &old))
+		if (is_finished(&options, experiment, &old)) {
+			succeeded = refresh(&options, experiment, old) &&
+			    succeeded;
 			print_line(old);
-		else
+		} else {
 			succeeded = run_experiment(&options, experiment) &&
 			    succeeded;
+		}
 		json_decref(old);
 	}
 	printf("# %.0f s; dfi-bench report %s makes a page of it\n",

@@ -29,6 +29,8 @@ struct experiment_step {
 	 * mpich, with two ranks.
 	 */
 	const char *mpi;
+	/* The program is dfi-kv-run, a load on the replicated store. */
+	bool store;
 };
 
 /*

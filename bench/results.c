@@ -45,19 +45,36 @@ static json_t *now_text(void)
 	return json_string(text);
 }
 
+/* What the table says of an experiment, and what of it its rows show. */
+static void describe(
+    json_t *result, const struct experiment *experiment, const json_t *rows)
+{
+	json_object_set_new(result, "title", json_string(experiment->title));
+	json_object_set_new(result, "paper",
+	    experiment->paper ? json_string(experiment->paper) : json_null());
+	json_object_set_new(result, "here", json_string(experiment->here));
+	json_object_set_new(result, "verdict",
+	    json_string(verdict_name(claims_judge(experiment, rows))));
+	json_object_set_new(
+	    result, "claims", claims_json(experiment, rows));
+}
+
 json_t *results_make(const struct experiment *experiment,
     const struct rounds *rounds, json_t *rows, json_t *host)
 {
-	json_t *result = json_pack(
-	    "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:s?, s:s, s:s, s:o, s:o}",
+	json_t *result = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}",
 	    "experiment", experiment->id, "name", experiment->name, "title",
 	    experiment->title, "version", dfi_version(), "time", now_text(),
-	    "host", host, "commands", results_commands(experiment, rounds),
-	    "paper", experiment->paper, "here", experiment->here, "verdict",
-	    verdict_name(claims_judge(experiment, rows)), "claims",
-	    claims_json(experiment, rows), "rows", rows);
+	    "host", host, "commands", results_commands(experiment, rounds));
 
+	describe(result, experiment, rows);
+	json_object_set_new(result, "rows", rows);
 	return result;
+}
+
+void results_describe(json_t *result, const struct experiment *experiment)
+{
+	describe(result, experiment, json_object_get(result, "rows"));
 }
 
 bool results_verified(const json_t *result)

@@ -19,6 +19,9 @@ json_t *results_commands(
 json_t *results_make(const struct experiment *experiment,
     const struct rounds *rounds, json_t *rows, json_t *host);
 
+/* Replace an object's texts and statements by those of the table. */
+void results_describe(json_t *result, const struct experiment *experiment);
+
 /*
  * Whether an experiment was run, all of its commands succeeded and all of its
  * rows are verified.

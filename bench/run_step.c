@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One command of an experiment: a child that writes its JSON object to a file.
- * It is this program, or a join from the same folder, whose object becomes a
- * row.
+ * It is this program, or a join or a load on the replicated store from the same
+ * folder, whose objects become rows.
  */
 #include "run_step.h"
 
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +22,19 @@
 #include "report.h"
 #include "rival.h"
 #include "runner.h"
+#include "store_rows.h"
+#include "values.h"
 
 #define MAX_WORDS 64
+
+/* A store needs some rounds' time until its latencies are those of its load. */
+static double store_seconds(const struct rounds *rounds)
+{
+	double seconds = 0;
+
+	(void)parse_duration(rounds->seconds, &seconds);
+	return fmax(0.1, 5 * seconds);
+}
 
 void step_command(const struct experiment_step *step,
     const struct rounds *rounds, char *text, size_t size)
@@ -32,6 +44,10 @@ void step_command(const struct experiment_step *step,
 
 	if (step->join_baseline)
 		snprintf(text, size, "radix_join %s --json", own);
+	else if (step->store)
+		snprintf(text, size,
+		    "dfi-kv-run %s --warm-up 0.2 --seconds %.9g --json", own,
+		    store_seconds(rounds));
 	else if (strncmp(own, "memory", (size_t)name) == 0)
 		snprintf(text, size, "dfi-bench %s --json", own);
 	else
@@ -55,8 +71,8 @@ void step_baseline(const struct experiment_step *step, char *text, size_t size)
 		    step->mpi, step->join_baseline);
 }
 
-/* The file of a join. false: it is not beside this program. */
-static bool find_join(const char *name, char *path, size_t size)
+/* The file of a program. false: it is not beside this one. */
+static bool find_program(const char *name, char *path, size_t size)
 {
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -72,7 +88,7 @@ static bool lacks_program(const char *name, char *why, size_t size)
 {
 	char path[PATH_MAX];
 
-	if (find_join(name, path, sizeof(path)))
+	if (find_program(name, path, sizeof(path)))
 		return false;
 	snprintf(why, size, "the program %s is not in the folder of dfi-bench",
 	    name);
@@ -116,6 +132,9 @@ bool step_lacks(const struct experiment_step *step, char *why, size_t size)
 		    "this build lacks the transport on libfabric (DFI_OFI)");
 		return true;
 	}
+	if (step->store)
+		return lacks_program("dfi-kv-run", why, size) ||
+		    lacks_program("dfi-kv", why, size);
 	return step->join_baseline && lacks_joins(step, why, size);
 }
 
@@ -144,8 +163,9 @@ static int run_child(void *arg)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", true);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", true);
 	for (i = 0; i < n; i++)
-		if (strncmp(words[i], "radix_join", 10) == 0 &&
-		    find_join(words[i], path, sizeof(path)))
+		if ((strncmp(words[i], "radix_join", 10) == 0 ||
+			strcmp(words[i], "dfi-kv-run") == 0) &&
+		    find_program(words[i], path, sizeof(path)))
 			words[i] = path;
 	execvp(words[0], words);
 	complain("cannot start %s: %s", words[0], strerror(errno));
@@ -249,6 +269,25 @@ static bool run_joins(const struct experiment_step *step,
 	return i == rounds->repeat;
 }
 
+/* Run loads on the store; rows have the medians of their runs. */
+static bool run_stores(const struct experiment_step *step,
+    const struct rounds *rounds, void (*tick)(void), json_t *rows)
+{
+	json_t *runs = json_array(), *run;
+	char command[COMMAND_SIZE];
+	bool succeeded = true;
+	uint32_t i;
+
+	step_command(step, rounds, command, sizeof(command));
+	for (i = 0; i < rounds->repeat && succeeded; i++) {
+		run = run_command(step->series, command, tick, &succeeded);
+		json_array_append_new(runs, run ? run : json_null());
+	}
+	succeeded = succeeded && store_rows(step->series, runs, rows);
+	json_decref(runs);
+	return succeeded;
+}
+
 bool step_run(const struct experiment_step *step, const struct rounds *rounds,
     void (*tick)(void), json_t *rows, json_t **host)
 {
@@ -260,6 +299,10 @@ bool step_run(const struct experiment_step *step, const struct rounds *rounds,
 	if (step->join_baseline) {
 		json_decref(series);
 		return run_joins(step, rounds, tick, rows);
+	}
+	if (step->store) {
+		json_decref(series);
+		return run_stores(step, rounds, tick, rows);
 	}
 	step_command(step, rounds, command, sizeof(command));
 	object = run_command(step->series, command, tick, &succeeded);

@@ -80,10 +80,23 @@ static void write_busy(struct page *page, const struct story *story)
 	page_paragraph(page, "Busy.", text);
 }
 
+/* An experiment may have been added to the folder of an earlier run. */
+static const char *time_of(const struct story *story, int direction)
+{
+	const char *best = text_of(story->chapters[0].result, "time"), *other;
+	uint32_t i;
+
+	for (i = 1; i < story->n; i++) {
+		other = text_of(story->chapters[i].result, "time");
+		if (*other && strcmp(other, best) * direction > 0)
+			best = other;
+	}
+	return best;
+}
+
 static void write_host(struct page *page, const struct story *story)
 {
 	const json_t *host = story->host, *first = story->chapters[0].result;
-	const json_t *last = story->chapters[story->n - 1].result;
 	char text[TEXT_SIZE];
 
 	snprintf(text, sizeof(text),
@@ -91,7 +104,7 @@ static void write_host(struct page *page, const struct story *story)
 	    text_of(host, "name"), text_of(host, "cpu"),
 	    number_of(host, "cores"), text_of(host, "arch"),
 	    text_of(host, "kernel"), text_of(first, "version"),
-	    text_of(first, "time"), text_of(last, "time"));
+	    time_of(story, -1), time_of(story, 1));
 	page_paragraph(page, "Machine.", text);
 	write_busy(page, story);
 	if (!story->drawn)
@@ -229,8 +242,8 @@ static void write_claims(struct page *page, const json_t *result)
  * left out if the series do that.
  */
 static const char *const what[] = { "series", "measure", "step", "how", "api",
-	"mode", "source_combining", "tuple_size", "nodes", "threads", "clients",
-	"count", "sources", "targets", "wait" };
+	"mode", "store", "source_combining", "tuple_size", "nodes", "threads",
+	"clients", "outstanding", "count", "sources", "targets", "wait" };
 
 #define N_WHAT (sizeof(what) / sizeof(what[0]))
 #define N_WITH_SERIES (N_WHAT - 3)

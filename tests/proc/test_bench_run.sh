@@ -36,9 +36,16 @@ done
 grep -q 'runs *dfi-bench shuffle ' "$tmp/list" || fail "list e10: $(cat "$tmp/list")"
 
 # Each file has the rows of its commands, as these print them.
-runs E8 sequencer E16 --out "$tmp/results" "${quick[@]}"
+runs E8 sequencer --out "$tmp/results" "${quick[@]}"
 grep -q '^E8 .* agrees$' "$tmp/out" || fail "E8: $(cat "$tmp/out")"
+# Without the programs that it needs beside it, an experiment is skipped.
+mkdir "$tmp/alone"
+cp "$bench" "$tmp/alone"
+timeout $wait_limit "$tmp/alone/dfi-bench" run E16 \
+	--out "$tmp/results" "${quick[@]}" > "$tmp/out" 2> "$tmp/err" ||
+	fail "E16 alone: $(cat "$tmp/out" "$tmp/err")"
 grep -q '^E16 .* skipped$' "$tmp/out" || fail "E16: $(cat "$tmp/out")"
+grep -q 'dfi-kv-run is not in the folder' "$tmp/out" || fail "E16: $(cat "$tmp/out")"
 cd "$tmp/results"
 ls > "$tmp/files"
 printf '%s\n' B6-sequencer.json E16-replicated-store.json E8-memory.json |
@@ -55,6 +62,17 @@ if command -v jq > "$tmp/jq"; then
 	jq -e '.rows | length == 4 and all(.verified)' B6-sequencer.json > "$tmp/jq" ||
 		fail "B6 has not a row for each number of threads"
 fi
+
+# With them it is run, though a file says that it was skipped; each load has its row.
+runs E16 --out . "${quick[@]}"
+! grep -q '"skipped": "' E16-replicated-store.json || fail "E16 is skipped"
+for store in paxos nopaxos; do
+	[ "$(grep -c "\"store\": \"$store\"" E16-replicated-store.json)" = 4 ] ||
+		fail "E16 has not four loads of $store: $(cat E16-replicated-store.json)"
+done
+[ "$(grep -c '"p95_us": [0-9.e+]*[1-9]' E16-replicated-store.json)" = 8 ] ||
+	fail "E16 has no latencies: $(cat E16-replicated-store.json)"
+! grep -q 'no such rows' E16-replicated-store.json || fail "a statement of E16 has no rows"
 
 # A build without the transport on libfabric has nothing to compare over TCP.
 if [ ! -e "$bin/../lib/libdfi-ofi.so" ]; then
@@ -126,6 +144,13 @@ runs B6 --out . "${quick[@]}" --again
 before=$(stat -c %i B6-sequencer.json)
 runs B6 --out . --seconds 0.002 --repeat 1
 [ "$(stat -c %i B6-sequencer.json)" != "$before" ] || fail "B6 has other rounds' results"
+# Statements of what stays are those of this program, found in the rows that are there.
+before=$(grep -c '"repeats"' B6-sequencer.json)
+sed -i -e 's/"finding": "[^"]*"/"finding": "old"/' -e 's/"title": "[^"]*"/"title": "old"/' \
+	B6-sequencer.json
+runs B6 --out . --seconds 0.002 --repeat 1
+! grep -q '"old"' B6-sequencer.json || fail "an old statement stays"
+[ "$(grep -c '"repeats"' B6-sequencer.json)" = "$before" ] || fail "rows of B6 are lost"
 # A row that is not verified is no result.
 sed -i '0,/"verified": true/s//"verified": false/' B6-sequencer.json
 runs B6 --out . --seconds 0.002 --repeat 1
