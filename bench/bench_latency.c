@@ -74,6 +74,7 @@ static struct side echo_side(const struct latency_options *options,
 			.tuples = options->iterations,
 			.link_latency_ns = options->link_latency_ns,
 			.window = job == JOB_ECHO_FLOW ? options->window : 0,
+			.how = options->how,
 			.interval_ns = options->rate
 			    ? UINT64_C(1000000000) / options->rate
 			    : 0,
@@ -102,6 +103,9 @@ static json_t *latency_row(const struct latency_options *options,
 
 	json_object_set_new(
 	    row, "window", json_integer(options->window ? options->window : 1));
+	if (options->how)
+		json_object_set_new(
+		    row, "how", json_string(how_name(options->how)));
 	json_object_set_new(row, "bulk_value",
 	    options->bulk ? report_number((double)flow->bulk *
 				flow->plan.tuple_size / flow->seconds * 1e-9)
@@ -127,6 +131,7 @@ static json_t *latency_row(const struct latency_options *options,
 	report_baseline(row,
 	    n_sides == SIDE_BASELINE ? NULL
 		: options->bulk      ? "no-bulk"
+		: options->vs_ring   ? "raw"
 		: options->one_core  ? "yield-ping-pong"
 				     : "ping-pong",
 	    flow->values, base->values, flow->n_values);
@@ -192,10 +197,15 @@ static bool run_size(const struct latency_options *options,
     uint32_t tuple_size)
 {
 	const char *const names[] = { "flow",
-		options->bulk ? "no-bulk" : "ping-pong", "one-line" };
+		options->bulk          ? "no-bulk"
+		    : options->vs_ring ? "raw"
+				       : "ping-pong",
+		"one-line" };
 	static struct histogram trips[MAX_SIDES];
 	static struct side sides[MAX_SIDES];
-	enum echo echo = options->one_core ? ECHO_YIELD : ECHO_TWO_LINES;
+	enum echo echo = options->one_core ? ECHO_YIELD
+	    : options->vs_ring             ? ECHO_RING
+					   : ECHO_TWO_LINES;
 	uint32_t n_sides = options->one_core ? SIDE_ONE_LINE : MAX_SIDES, i;
 	struct plan *plan = &sides[SIDE_FLOW].plan;
 
@@ -210,6 +220,7 @@ static bool run_size(const struct latency_options *options,
 	}
 	if (!session_look_up(session, plan, &sides[SIDE_FLOW].asked))
 		return false;
+	sides[SIDE_BASELINE].plan.geometry = plan->geometry;
 	/* More would wait for replies that wait for them. */
 	if (options->window > plan->geometry.segment_count) {
 		complain("--window %u: the flow's rings have %u segments; "

@@ -15,6 +15,7 @@ static const struct column columns[] = {
 	{ "nodes", "nodes", 5, 0, false },
 	{ "threads", "threads", 7, 0, false },
 	{ "rings", "rings", 8, 0, false },
+	{ "endpoint_mib", "endpoint[MiB]", 13, 2, false },
 	{ "value", "result[MiB]", 11, 1, false },
 	{ "baseline_value", "limit[MiB]", 10, 1, false },
 	{ "ratio", "ratio", 6, 3, false },
@@ -72,6 +73,9 @@ static bool add_row(const struct memory_options *options,
 	    "segment_size", (int)needs.segment_size, "segment_count",
 	    (int)needs.segment_count);
 	report_result(row, "MiB", &summary, 1, true);
+	json_object_set_new(row, "endpoints", json_integer(attr.n_sources));
+	json_object_set_new(
+	    row, "endpoint_mib", report_number(planned / count->threads));
 	report_baseline(row, "rings both ends", &planned, &paper, 1);
 	report_row(report, row);
 	return true;

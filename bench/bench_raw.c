@@ -73,6 +73,9 @@ static json_t *raw_row(const struct common_options *options,
 	    (int)plan->geometry.segment_count, "wait", wait_name(options->wait),
 	    "bytes", (json_int_t)(plan->tuples * plan->tuple_size));
 
+	if (plan->credit_interval)
+		json_object_set_new(row, "credit_interval",
+		    json_integer(plan->credit_interval));
 	report_result(row, "GB/s", &summary, side->n_values, side->verified);
 	json_object_set_new(row, "message_rate",
 	    report_number(summary.median * 1e3 / plan->tuple_size));
@@ -125,8 +128,14 @@ static bool measure_one(const struct raw_options *options,
 		    tuple_size, geometry.segment_size);
 		return false;
 	}
+	if (options->credit_interval > geometry.segment_count) {
+		complain("--credit-interval %u: the ring has %u segments",
+		    options->credit_interval, geometry.segment_count);
+		return false;
+	}
 	sides[0] = raw_side(common, JOB_RAW, tuple_size, &geometry);
 	sides[1] = raw_side(common, JOB_COPY, tuple_size, &geometry);
+	sides[0].plan.credit_interval = options->credit_interval;
 	if (!measure(options, sides, 2))
 		return false;
 	report_row(report, raw_row(common, &sides[0], &sides[1]));

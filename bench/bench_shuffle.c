@@ -82,6 +82,7 @@ static bool make_flow_side(struct trial *trial)
 			.n_nodes = options->n_nodes,
 			.link_bandwidth = options->link_bandwidth,
 			.link_latency_ns = options->link_latency_ns,
+			.how = options->how,
 			.slow_source = options->slow_source,
 			.slow_target = options->slow_target,
 			.yields = common->wait != DFI_WAIT_SPIN ||
@@ -181,6 +182,9 @@ static json_t *trial_row(const struct trial *trial)
 	if (options->n_nodes)
 		json_object_set_new(
 		    row, "nodes", json_integer(options->n_nodes));
+	if (options->how)
+		json_object_set_new(
+		    row, "how", json_string(how_name(options->how)));
 	if (options->slow_source)
 		json_object_set_new(
 		    row, "slow_source", json_integer(options->slow_source));

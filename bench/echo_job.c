@@ -9,6 +9,7 @@
  */
 #include <dfi/dfi.h>
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -36,6 +37,7 @@ struct echo_state {
 	bool yields;                    /* while the client has time */
 	uint32_t size;
 	uint32_t n_servers;
+	struct pollfd poll; /* of the target, or -1 */
 	struct echo_bulk bulk;
 };
 
@@ -120,11 +122,16 @@ static int echo_flow_prepare(struct worker *worker)
 	tuple_schema_init(&state->schema, plan->tuple_size);
 	target.schema = source.schema = &state->schema.schema;
 	target.wait = source.wait = plan->wait;
-	target.flags = plan->bulk ? DFI_NONBLOCK : 0;
+	target.flags = plan->bulk || plan->how == HOW_FD ? DFI_NONBLOCK : 0;
 	ret = dfi_target_open(worker->dfi, client ? plan->back : plan->flow,
 	    number, &target, &state->target);
 	if (ret)
 		return worker_fail(worker, ret, "dfi_target_open");
+	state->poll = (struct pollfd){ .fd = -1, .events = POLLIN };
+	if (plan->how == HOW_FD)
+		state->poll.fd = dfi_target_fd(state->target);
+	if (plan->how == HOW_FD && state->poll.fd < 0)
+		return worker_fail(worker, state->poll.fd, "dfi_target_fd");
 	ret = dfi_source_open(worker->dfi, client ? plan->flow : plan->back,
 	    number, &source, &state->source);
 	if (ret)
@@ -177,6 +184,14 @@ static force_inline void end_trip(struct echo_state *state, uint64_t i)
 	state->stamps[i + 1] = state->interval_ns ? now_ns() : ticks();
 }
 
+/* Sleep until a descriptor says that there is more, or serve bulk data. */
+static force_inline int await_more(struct echo_state *state)
+{
+	if (state->poll.fd < 0)
+		return echo_bulk_turn(&state->bulk);
+	return poll(&state->poll, 1, -1) < 0 && errno != EINTR ? -errno : 0;
+}
+
 /* Receive the tuple that must come next, and serve bulk data meanwhile. */
 static force_inline int expect(
     struct echo_state *state, struct word_sum *sum, uint64_t key)
@@ -185,7 +200,7 @@ static force_inline int expect(
 	int ret;
 
 	while ((ret = dfi_target_consume(state->target, &tuple)) == -EAGAIN) {
-		ret = echo_bulk_turn(&state->bulk);
+		ret = await_more(state);
 		if (ret < 0)
 			return ret;
 	}
@@ -288,9 +303,11 @@ static int echo_end(struct worker *worker)
 	state->source = NULL;
 	if (ret)
 		return worker_fail(worker, ret, "dfi_source_close");
-	do
+	do {
 		ret = dfi_target_consume(state->target, &tuple);
-	while (ret == -EAGAIN);
+		if (ret == -EAGAIN && state->poll.fd >= 0)
+			(void)poll(&state->poll, 1, -1);
+	} while (ret == -EAGAIN);
 	return ret ? worker_fail(worker, ret, "the end of the flow") : 0;
 }
 
@@ -368,6 +385,79 @@ static void bounce(char *out_line, char *in_lines, uint32_t n_in,
 	}
 }
 
+/* One end of a ring of tuples, which has room: its last lap was answered. */
+struct echo_ring {
+	char *at, *first, *end;
+	size_t slot_size;
+};
+
+static struct echo_ring echo_ring_of(struct worker *worker, bool back)
+{
+	const struct plan *plan = worker->plan;
+	size_t slot = plan_echo_slot(plan);
+	size_t size = slot * plan->geometry.segment_count;
+	char *first = (char *)board_data(worker->board) + (back ? size : 0);
+
+	return (struct echo_ring){ first, first, first + size, slot };
+}
+
+static force_inline void echo_ring_next(struct echo_ring *ring)
+{
+	ring->at += ring->slot_size;
+	if (ring->at == ring->end)
+		ring->at = ring->first;
+}
+
+/* The tuple is built in place. Its number is that of the trip, plus 1. */
+static force_inline void echo_ring_put(
+    struct echo_ring *ring, size_t size, uint64_t i)
+{
+	_Atomic uint64_t *seq = (_Atomic uint64_t *)(void *)ring->at;
+
+	tuple_make((uint64_t *)(void *)(ring->at + ECHO_RING_FRONT), size, i);
+	/* Pairs with echo_ring_take(). */
+	atomic_store_explicit(seq, i + 1, memory_order_release);
+	echo_ring_next(ring);
+}
+
+static force_inline void echo_ring_take(struct echo_ring *ring, size_t size,
+    uint64_t i, bool yields, struct word_sum *sum)
+{
+	const _Atomic uint64_t *seq = (_Atomic uint64_t *)(void *)ring->at;
+	uint32_t polls = 0;
+
+	while (atomic_load_explicit(seq, memory_order_acquire) != i + 1)
+		raw_poll_pause(yields, &polls);
+	tuple_sum(ring->at + ECHO_RING_FRONT, size, sum);
+	echo_ring_next(ring);
+}
+
+/* Trips of tuples through two hand-written rings, by both ends. */
+static void bounce_tuples(struct worker *worker, struct word_sum *sum)
+{
+	struct echo_state *state = worker->state;
+	bool client = worker->seat->role == ROLE_SOURCE;
+	bool yields = worker->plan->wait != DFI_WAIT_SPIN;
+	struct echo_ring out = echo_ring_of(worker, !client);
+	struct echo_ring in = echo_ring_of(worker, client);
+	uint64_t i;
+
+	for (i = 0; i < state->trips; i++) {
+		if (client) {
+			begin_trip(state, i);
+			cross_link(state);
+			echo_ring_put(&out, state->size, i);
+		}
+		echo_ring_take(&in, state->size, i, yields, sum);
+		if (client) {
+			end_trip(state, i);
+			continue;
+		}
+		cross_link(state);
+		echo_ring_put(&out, state->size, i);
+	}
+}
+
 static int echo_raw_prepare(struct worker *worker)
 {
 	return prepare_state(worker);
@@ -384,15 +474,20 @@ static int echo_raw_run(struct worker *worker)
 						 : lines + LINE_DISTANCE;
 	char *own = back + (size_t)worker->seat->number * LINE_DISTANCE;
 	uint64_t begin = now_ns();
+	struct word_sum sum = { 0 };
 
 	if (client)
 		begin_trips(state);
-	bounce(client ? there : own, client ? back : there,
-	    client ? state->n_servers : 1, state, client ? 2 : 1, plan->wait);
+	if (plan->echo == ECHO_RING)
+		bounce_tuples(worker, &sum);
+	else
+		bounce(client ? there : own, client ? back : there,
+		    client ? state->n_servers : 1, state, client ? 2 : 1,
+		    plan->wait);
 	if (client)
 		record(worker, now_ns() - begin);
 	worker->seat->tuples = state->trips * (client ? state->n_servers : 1);
-	worker->seat->sum = 0;
+	worker->seat->sum = word_sum_total(&sum);
 	worker->seat->bad = 0;
 	return 0;
 }

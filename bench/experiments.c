@@ -15,6 +15,7 @@ static const struct {
 	{ case_experiments, &n_case_experiments },
 	{ own_experiments, &n_own_experiments },
 	{ load_experiments, &n_load_experiments },
+	{ limits_experiments, &n_limits_experiments },
 };
 
 #define N_PARTS (sizeof(parts) / sizeof(parts[0]))

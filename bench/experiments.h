@@ -31,6 +31,7 @@ struct experiment_step {
 	const char *mpi;
 	/* The program is dfi-kv-run, a load on the replicated store. */
 	bool store;
+	const char *setting; /* NAME=VALUE of its environment, or NULL */
 };
 
 /*

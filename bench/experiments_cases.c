@@ -234,8 +234,11 @@ const struct experiment case_experiments[] = {
 		JOIN_BESIDE_MPI("mpich", " ready", "mpich-ready"),
 	    },
 	    .claims = {
-		{ "At most 1.25 times the time of threads that share memory",
-		    "ratio", "baseline=local", NULL, 0, 1.25 },
+		{ "At most 1.1 times the time of threads that share memory",
+		    "ratio", "baseline=local", NULL, 0, 1.1,
+		    "Tuples that change hands are copied into a ring and out "
+		    "of it, all of which is in partitioning; threads that "
+		    "share memory write them to their place." },
 		{ "Half of the time of the join by Open MPI", "ratio",
 		    "baseline=openmpi", NULL, 0, 0.5 },
 		{ "At most its time with windows that were ready", "ratio",

@@ -25,6 +25,8 @@ extern const struct experiment case_experiments[];
 extern const uint32_t n_case_experiments;
 extern const struct experiment load_experiments[];
 extern const uint32_t n_load_experiments;
+extern const struct experiment limits_experiments[];
+extern const uint32_t n_limits_experiments;
 extern const struct experiment own_experiments[];
 extern const uint32_t n_own_experiments;
 

@@ -8,16 +8,39 @@
 #include <errno.h>
 #include <poll.h>
 
+struct taking {
+	struct receiver *receiver;
+	const struct dfi_batch *batch;
+};
+
+/* Returns 0. */
+static force_inline int sum_batch(struct taking *taking, size_t tuple_size)
+{
+	const char *tuple = taking->batch->tuples;
+	const char *end = tuple + (size_t)taking->batch->count * tuple_size;
+	struct word_sum part = { 0 };
+
+	for (; tuple != end; tuple += tuple_size)
+		tuple_sum(tuple, tuple_size, &part);
+	word_sum_add(&taking->receiver->sum, &part);
+	return 0;
+}
+
+static int sum_by_size(struct taking *taking)
+{
+	RETURN_BY_SIZE(sum_batch, taking, taking->receiver->plan->tuple_size);
+}
+
 static void take(struct receiver *receiver, const struct dfi_batch *batch)
 {
+	struct taking taking = { receiver, batch };
 	const char *tuple = batch->tuples;
 	uint32_t i;
 
-	for (i = 0; i < batch->count; i++, tuple += batch->stride) {
-		tuple_sum(tuple, receiver->plan->tuple_size, &receiver->sum);
-		if (receiver->plan->check && !flow_check(receiver, 0, tuple))
+	sum_by_size(&taking);
+	for (i = 0; receiver->plan->check && i < batch->count; i++)
+		if (!flow_check(receiver, 0, tuple + (size_t)i * batch->stride))
 			receiver->bad++;
-	}
 	receiver->tuples += batch->count;
 }
 

@@ -19,11 +19,18 @@ static error_t parse_raw(int key, char *arg, struct argp_state *state)
 {
 	struct raw_options *options = state->input;
 
-	(void)arg;
 	if (key == ARGP_KEY_END) {
 		refuse_role(state, &options->common);
 		refuse_transport(state, &options->common,
 		    "hand-written rings are in memory");
+		if (options->sweep && options->credit_interval)
+			usage_error(
+			    state, "--sweep, --credit-interval: choose one");
+	}
+	if (key == KEY_CREDIT_INTERVAL) {
+		options->credit_interval = (uint32_t)parse_number(
+		    state, "credit-interval", arg, 1, DFI_MAX_SEGMENT_COUNT);
+		return 0;
 	}
 	if (key != KEY_SWEEP)
 		return parse_rest(key, state, &options->common);
@@ -36,6 +43,11 @@ void raw_options_parse(int argc, char **argv, struct raw_options *options)
 	static const struct argp_option table[] = {
 		{ "sweep", KEY_SWEEP, NULL, 0,
 		    "Try segments of 4K to 64K and rings of 64K to 64M", 0 },
+		{ "credit-interval", KEY_CREDIT_INTERVAL, "N", 0,
+		    "Segments that the consumer gives back at a time, up to "
+		    "all of the ring's (default a quarter of them, as a flow's "
+		    "target does)",
+		    0 },
 		{ 0 },
 	};
 	static const struct argp argp = {
@@ -132,6 +144,14 @@ static void check_shuffle(
 	    (options->slow_source || options->slow_target))
 		usage_error(state,
 		    "--slow-source, --slow-target: without --link-bandwidth");
+	if (options->how &&
+	    (options->link_bandwidth || options->slow_target ||
+		options->common.role != BENCH_BOTH ||
+		(options->n_target_threads &&
+		    options->n_target_threads < options->n_targets)))
+		usage_error(state,
+		    "--how: without --link-bandwidth, --slow-target, --role "
+		    "and --target-threads");
 	if ((options->slow_source || options->slow_target) &&
 	    (options->n_apis != 1 || options->apis[0] != API_BATCH))
 		usage_error(state,
@@ -209,6 +229,9 @@ static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
 		parse_names(state, "api", arg, api_name, options->apis, N_APIS,
 		    &options->n_apis);
 		return 0;
+	case KEY_HOW:
+		options->how = parse_name(state, "how", arg, how_name, N_HOWS);
+		return 0;
 	case KEY_ROUTING:
 		options->routing = parse_name(
 		    state, "routing", arg, routing_name, DFI_ROUTE_DIRECT + 1);
@@ -277,6 +300,11 @@ void shuffle_options_parse(
 		    "Calls to measure: push, cursor, batch or claim, several "
 		    "with commas (default: all four)",
 		    0 },
+		HOW_OPTION("consume|fd|group",
+		    "Targets wait in the consuming call, as --wait says, or "
+		    "take batches until there are none, and then wait in "
+		    "poll() on the descriptor of the target (fd) or of a group "
+		    "(default consume)"),
 		{ "routing", KEY_ROUTING, "hash|round-robin|direct", 0,
 		    "Routing of tuples that are pushed one by one (default "
 		    "hash)",
@@ -335,11 +363,10 @@ static error_t parse_idle(int key, char *arg, struct argp_state *state)
 void idle_options_parse(int argc, char **argv, struct idle_options *options)
 {
 	static const struct argp_option table[] = {
-		{ "how", KEY_HOW, "consume|fd|group", 0,
+		HOW_OPTION("consume|fd|group",
 		    "Wait in a consuming call, as --wait says, or in poll() on "
 		    "the descriptor of the target (fd) or of a target group "
-		    "(default consume)",
-		    0 },
+		    "(default consume)"),
 		{ 0 },
 	};
 	static const struct argp argp = {

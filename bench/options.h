@@ -47,6 +47,7 @@ bool shares_processor(const struct common_options *options);
 struct raw_options {
 	struct common_options common;
 	bool sweep;
+	uint32_t credit_interval; /* segments; 0: a quarter of the ring */
 };
 
 struct shuffle_options {
@@ -68,6 +69,7 @@ struct shuffle_options {
 	bool no_baseline;
 	bool one_to_one; /* it is the baseline */
 	bool raw_copies; /* raw tuples are made outside and copied in */
+	uint32_t how;    /* enum how */
 	struct raw_geometry raw_geometry; /* 0: the flow's */
 };
 
@@ -125,6 +127,8 @@ struct latency_options {
 	uint32_t window; /* requests on their way together; 0: one */
 	uint64_t link_latency_ns;
 	bool bulk;             /* another flow beside, in turns with none */
+	bool vs_ring;          /* the baseline carries the tuples */
+	uint32_t how;          /* enum how: HOW_CONSUME or HOW_FD */
 	const char *histogram; /* the name of a file, or NULL */
 	bool one_core;
 };

@@ -69,6 +69,8 @@ enum key {
 	KEY_LINK_LATENCY,
 	KEY_BULK,
 	KEY_BIDIRECTIONAL,
+	KEY_VS_RING,
+	KEY_CREDIT_INTERVAL,
 };
 
 /* The parser of common options, as a child of a subcommand's parser. */
@@ -94,6 +96,11 @@ void refuse_role(
  */
 void refuse_transport(const struct argp_state *state,
     const struct common_options *common, const char *why);
+
+#define HOW_OPTION(names, doc)                   \
+	{                                        \
+		"how", KEY_HOW, names, 0, doc, 0 \
+	}
 
 /* "100M": bytes a second of a modelled link. */
 uint64_t parse_link_bandwidth(const struct argp_state *state, const char *text);

@@ -28,6 +28,15 @@ static void check_latency(
 		    "--bulk: without --window, --rate and --link-latency");
 	if (options->window > 1 && options->rate)
 		usage_error(state, "--window, --rate: choose one");
+	if (options->vs_ring &&
+	    (options->one_core || options->bulk || options->window > 1))
+		usage_error(state,
+		    "--vs-ring: without --bulk and --window, and with two "
+		    "processors");
+	if (options->how == HOW_GROUP)
+		usage_error(state, "--how: trips wait in consume or fd");
+	if (options->how && (options->bulk || options->common.role))
+		usage_error(state, "--how fd: without --bulk and --role");
 }
 
 static error_t parse_latency(int key, char *arg, struct argp_state *state)
@@ -48,6 +57,12 @@ static error_t parse_latency(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_BULK:
 		options->bulk = true;
+		return 0;
+	case KEY_VS_RING:
+		options->vs_ring = true;
+		return 0;
+	case KEY_HOW:
+		options->how = parse_name(state, "how", arg, how_name, N_HOWS);
 		return 0;
 	case KEY_LINK_LATENCY:
 		options->link_latency_ns = parse_link_latency(state, arg);
@@ -91,6 +106,14 @@ void latency_options_parse(
 		    "another flow whenever it waits. The baseline is the same "
 		    "round trip without",
 		    0 },
+		{ "vs-ring", KEY_VS_RING, NULL, 0,
+		    "Compare with hand-written rings that carry the tuples in "
+		    "the same layout, built in place (default: bare cache "
+		    "lines)",
+		    0 },
+		HOW_OPTION("consume|fd",
+		    "Wait in the consuming call, as --wait says, or in poll() "
+		    "on the descriptor of the target (default consume)"),
 		LINK_LATENCY_OPTION,
 		{ "histogram", KEY_HISTOGRAM, "FILE", 0,
 		    "Write all round trips of all rounds to a file of "

@@ -51,6 +51,9 @@ uint64_t plan_data_size(const struct plan *plan)
 	case JOB_COPY:
 		return 2 * raw_ring_size(&plan->geometry, 1);
 	case JOB_ECHO_RAW:
+		return plan->echo == ECHO_RING
+		    ? 2 * plan_echo_slot(plan) * plan->geometry.segment_count
+		    : LINES_SIZE;
 	case JOB_FETCH_ADD:
 	case JOB_RIVAL:
 		return LINES_SIZE;

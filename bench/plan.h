@@ -39,6 +39,7 @@ enum echo {
 	ECHO_TWO_LINES = 0, /* one for each direction */
 	ECHO_ONE_LINE,      /* one for both */
 	ECHO_YIELD,         /* two; the waiting end yields its processor */
+	ECHO_RING,          /* a ring for each direction, with the tuples */
 };
 
 /* Who does JOB_RIVAL: rival.h. */
@@ -128,6 +129,8 @@ struct plan {
 	uint32_t how;    /* enum how */
 	uint32_t rival;  /* enum rival_kind */
 	uint32_t trips;  /* of a rival in memory: round trips, not tuples */
+	uint32_t credit_interval;     /* segments that a raw ring's reader gives
+					 back at a time; 0: a quarter */
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
 	char flow[PLAN_NAME_SIZE];    /* or the sequencer's name */
 	char back[PLAN_NAME_SIZE];    /* the flow of the responses */
@@ -142,6 +145,20 @@ char *plan_make_table(const struct plan *plan, uint32_t source);
 
 /* The bytes of the tables of all sources of a round. */
 uint64_t plan_tables_size(const struct plan *plan);
+
+/*
+ * A slot of ECHO_RING: a sequence number, and behind it the tuple, as a
+ * latency flow has it: the first 48 B lie in the line of the number.
+ */
+#define ECHO_RING_FRONT 16
+
+static inline size_t plan_echo_slot(const struct plan *plan)
+{
+	size_t size = ECHO_RING_FRONT + plan->tuple_size;
+	size_t unit = size > RAW_LINE ? 2 * RAW_LINE : RAW_LINE;
+
+	return (size + unit - 1) / unit * unit;
+}
 
 /* The bytes of the board's data area that a round uses. */
 uint64_t plan_data_size(const struct plan *plan);

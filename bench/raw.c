@@ -41,12 +41,13 @@ void raw_writer_init(struct raw_writer *writer, void *ring,
 }
 
 void raw_reader_init(struct raw_reader *reader, void *ring,
-    const struct raw_geometry *geometry, uint32_t n_readers, uint32_t number)
+    const struct raw_geometry *geometry, uint32_t n_readers, uint32_t number,
+    uint32_t interval)
 {
 	const char *slots = (char *)ring +
 	    sizeof(struct raw_header) * n_readers;
 	size_t slot_size = raw_slot_size(geometry);
-	uint64_t batch = geometry->segment_count / 4;
+	uint64_t batch = interval ? interval : geometry->segment_count / 4;
 
 	if (!batch)
 		batch = 1;

@@ -101,9 +101,13 @@ struct raw_reader {
 
 void raw_writer_init(struct raw_writer *writer, void *ring,
     const struct raw_geometry *geometry, uint32_t n_readers, bool yields);
-/* The reader number `number` of n_readers. */
+/*
+ * The reader number `number` of n_readers. It gives back `interval` segments at
+ * a time, at most all; 0: a quarter of them.
+ */
 void raw_reader_init(struct raw_reader *reader, void *ring,
-    const struct raw_geometry *geometry, uint32_t n_readers, uint32_t number);
+    const struct raw_geometry *geometry, uint32_t n_readers, uint32_t number,
+    uint32_t interval);
 
 /* Wait until there is room for the open segment. Call it only without room. */
 void raw_wait_for_room(struct raw_writer *writer);

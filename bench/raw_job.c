@@ -98,7 +98,8 @@ static int prepare_intake(struct worker *worker, struct raw_state *state)
 			touch((char *)headers,
 			    raw_ring_size(&plan->geometry, n_readers));
 			raw_reader_init(&intake->readers[n++], headers,
-			    &plan->geometry, n_readers, number);
+			    &plan->geometry, n_readers, number,
+			    plan->credit_interval);
 			atomic_store(&headers[number].ready, 1);
 		}
 	}

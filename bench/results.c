@@ -55,8 +55,7 @@ static void describe(
 	json_object_set_new(result, "here", json_string(experiment->here));
 	json_object_set_new(result, "verdict",
 	    json_string(verdict_name(claims_judge(experiment, rows))));
-	json_object_set_new(
-	    result, "claims", claims_json(experiment, rows));
+	json_object_set_new(result, "claims", claims_json(experiment, rows));
 }
 
 json_t *results_make(const struct experiment *experiment,

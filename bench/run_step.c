@@ -7,6 +7,7 @@
 #include "run_step.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <libgen.h>
 #include <limits.h>
 #include <math.h>
@@ -52,9 +53,11 @@ void step_command(const struct experiment_step *step,
 		snprintf(text, size, "dfi-bench %s --json", own);
 	else
 		snprintf(text, size,
-		    "dfi-bench %.*s --repeat %u --seconds %s%s%s --json", name,
-		    own, rounds->repeat, rounds->seconds,
-		    rounds->verify ? " --verify" : "", own + name);
+		    "%s%sdfi-bench %.*s --repeat %u --seconds %s%s%s --json",
+		    step->setting ? step->setting : "",
+		    step->setting ? " " : "", name, own, rounds->repeat,
+		    rounds->seconds, rounds->verify ? " --verify" : "",
+		    own + name);
 }
 
 void step_baseline(const struct experiment_step *step, char *text, size_t size)
@@ -115,6 +118,23 @@ static bool lacks_joins(
 	return true;
 }
 
+/* A device of this host, and the way to its connections. */
+static bool lacks_device(char *why, size_t size)
+{
+	glob_t devices = { 0 };
+	bool found = glob("/sys/class/infiniband/*", 0, NULL, &devices) == 0;
+
+	globfree(&devices);
+	if (!DFI_BENCH_VERBS)
+		snprintf(why, size,
+		    "this build lacks the verbs transport (DFI_VERBS)");
+	else if (!found || access("/dev/infiniband/rdma_cm", R_OK | W_OK) != 0)
+		snprintf(why, size, "there is no RDMA device");
+	else
+		return false;
+	return true;
+}
+
 bool step_lacks(const struct experiment_step *step, char *why, size_t size)
 {
 	int32_t cpus[MAX_CPUS];
@@ -135,6 +155,9 @@ bool step_lacks(const struct experiment_step *step, char *why, size_t size)
 	if (step->store)
 		return lacks_program("dfi-kv-run", why, size) ||
 		    lacks_program("dfi-kv", why, size);
+	if (strstr(step->command, "--transport verbs") &&
+	    lacks_device(why, size))
+		return true;
 	return step->join_baseline && lacks_joins(step, why, size);
 }
 
@@ -155,6 +178,10 @@ static int run_child(void *arg)
 		words[++n] = strtok_r(NULL, " ", &rest);
 	if (dup2(fileno(job->out), STDOUT_FILENO) < 0)
 		return 1;
+	if (strncmp(words[0], "DFI_", 4) == 0 && putenv(words[0]) == 0) {
+		n--;
+		memmove(words, words + 1, (size_t)(n + 1) * sizeof(*words));
+	}
 	if (strcmp(words[0], "dfi-bench") == 0)
 		return bench_command(n - 1, words + 1);
 	if (!freopen("/dev/null", "r", stdin))

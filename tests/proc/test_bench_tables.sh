@@ -123,6 +123,34 @@ runs latency --bulk --procs 2 --iterations 200 --repeat 1 --tuple-size 16,24 --j
 [ "$(grep -c '"verified": true' out)" = 2 ] || fail "bulk: $(cat out)"
 [ "$(grep -c '"bulk_value": [0-9.e-]*[1-9]' out)" = 2 ] || fail "no bulk data: $(cat out)"
 refused '--bulk: without' latency --bulk --window 2
+# Hand-written rings carry the same tuples, whose sums are compared, several times round.
+runs latency --vs-ring --segments 4 --iterations 200 --repeat 2 --tuple-size 16,48,64,77 --json
+[ "$(grep -c '"baseline": "raw"' out)" = 4 ] || fail "no ring: $(cat out)"
+[ "$(grep -c '"verified": true' out)" = 4 ] || fail "rings of tuples: $(cat out)"
+refused '--vs-ring: without' latency --vs-ring --window 2
+# Targets that sleep in poll() get all tuples.
+runs latency --how fd --procs 2 --iterations 200 --repeat 1 --json
+grep -q '"how": "fd"' out || fail "no way to wait: $(cat out)"
+grep -q '"verified": true' out || fail "trips by descriptors: $(cat out)"
+refused 'trips wait in consume or fd' latency --how group
+for how in fd group; do
+	runs shuffle --how $how --api push,claim --procs 2 --tuple-size 16,77 --bytes 96K \
+		--repeat 1 --verify --json
+	[ "$(grep -c '"verified": true' out)" = 4 ] || fail "--how $how: $(cat out)"
+	[ "$(grep -c "\"how\": \"$how\"" out)" = 4 ] || fail "--how $how: $(cat out)"
+done
+refused '--how: without' shuffle --how fd --target-threads 1 --targets 2 --api batch
+# The consumer of a hand-written ring gives back one segment at a time, or all.
+for interval in 1 3 8; do
+	runs raw --credit-interval $interval --segments 8 --tuple-size 16 -D 2ms --repeat 1 --json
+	grep -q "\"credit_interval\": $interval" out || fail "no interval: $(cat out)"
+	grep -q '"verified": true' out || fail "--credit-interval $interval: $(cat out)"
+done
+rc=0
+"$bench" raw --credit-interval 9 --segments 8 > out 2> err || rc=$?
+[ $rc = 1 ] || fail "more credits than segments: status $rc"
+grep -q 'the ring has 8 segments' err || fail "$(cat err)"
+refused 'choose one' raw --sweep --credit-interval 1
 # Ends that are slow on purpose.
 for slow in "--slow-source 3" "--slow-target 3"; do
 	# shellcheck disable=SC2086 # two words
