@@ -56,6 +56,21 @@ static void store(struct dfi_source *source, uint32_t lane)
 	    source->head.lanes[lane].next;
 }
 
+/*
+ * Whether a lane whose segment is full goes on at the same target, if nothing
+ * changes: there is no other one to choose, and asks_each_time() is false.
+ * Marks close the lanes, so the target of an open one has the last mark.
+ */
+static void note_ends(struct open_source *open)
+{
+	const struct dfi_source *source = open->source;
+
+	open->goes_on = !open->combines && !open->replicates && !open->keyed &&
+	    (open->routed ? open->n_ends == 1 &&
+			source->router.routing != DFI_ROUTE_ROUND_ROBIN
+			  : source->writers[0].geometry.segment_tuples > 1);
+}
+
 /* The lane that may point to a seat's segment. */
 static uint32_t lane_of(const struct dfi_source *source, uint32_t seat)
 {
@@ -89,6 +104,7 @@ static void retire(struct dfi_source *source, uint32_t seat)
 	dfi__open_shared_lost(open, seat);
 	open->ends[seat] = NULL;
 	open->n_ends--;
+	note_ends(open);
 	if (open->keyed)
 		dfi__keyed_route(open);
 	dfi__pairs_retire(&open->pairs, open->taken[seat]);
@@ -186,6 +202,7 @@ void dfi__open_take(struct open_source *open, uint32_t seat)
 	if (open->keyed && open->keyed->spill)
 		dfi__spill_take(open, seat);
 	open->n_ends++;
+	note_ends(open);
 }
 
 int dfi__open_drop_lost(struct dfi_source *source)
@@ -272,29 +289,6 @@ int dfi__open_empty_seat(struct dfi_source *source, uint32_t seat)
 	return dfi__fail(-ENXIO,
 	    "flow '%s': %s %u: target %u: nobody holds this seat",
 	    source->flow.name, SOURCE_ID(source), seat);
-}
-
-int dfi__open_expect_some(struct dfi_source *source, uint32_t seat)
-{
-	struct open_source *open = open_source(source);
-	struct seat_watch *seats = &open->pairs.seats;
-	bool expected, removed;
-	uint32_t i;
-
-	pthread_mutex_lock(&seats->lock);
-	expected = seat < open_seats(source) &&
-	    dfi__pairs_expected(&open->pairs, seat);
-	for (i = 0; seat == open_seats(source) && i < seat; i++)
-		expected |= dfi__pairs_expected(&open->pairs, i);
-	removed = seats->removed;
-	pthread_mutex_unlock(&seats->lock);
-	if (removed && !expected)
-		return dfi__source_fail(source,
-		    dfi__fail(-ECONNRESET,
-			"flow '%s': %s %u: no target is attached, and none "
-			"can: the flow was removed, or its creator died",
-			source->flow.name, SOURCE_ID(source)));
-	return 0;
 }
 
 int dfi__open_end_segment(struct dfi_source *end)
@@ -428,62 +422,59 @@ static bool asks_each_time(const struct dfi_source *source, uint32_t lane)
 }
 
 /*
- * Whether the lane, whose segment is full, goes on at the same target, and no
- * target has come or left or gets a mark.
- */
-static always_inline bool is_steady(
-    struct dfi_source *source, uint32_t lane, const struct dfi_source *end)
-{
-	struct open_source *open = open_source(source);
-
-	return end->head.only.next == end->writers[0].end &&
-	    pairs_changes(&open->pairs) == open->seen &&
-	    end->marked == source->marked && !open->combines &&
-	    (open->routed ? open->n_ends == 1 : !asks_each_time(source, lane));
-}
-
-/*
- * As a closed flow does: send the full segment and go on in the next one. true:
- * it is open. Else the lane and the end's segment are closed, or the end has
- * failed.
+ * As a closed flow does: send the full segment of a lane that goes on at the
+ * same target, and open the next one. true: it is open. Else the lane and the
+ * end's segment are closed, or the end has failed.
  */
 static always_inline bool go_on(
-    struct dfi_source *source, uint32_t lane, uint32_t seat)
+    struct dfi_source *source, uint32_t lane, struct dfi_source *end)
 {
-	struct dfi_source *end = open_source(source)->ends[seat];
+	struct dfi_source_lane *to = &source->head.lanes[lane];
 	struct writer *writer = &source->writers[lane];
-	int ret = dfi__source_send(end, 0);
+	struct writer *ring = &end->writers[0];
+	int ret = dfi__writer_publish(ring, ring->geometry.segment_bytes);
 
-	owned_add(&writer->total, writer->geometry.segment_tuples);
+	owned_add(&writer->total, ring->geometry.segment_tuples);
 	counter_add(&writer->segments, 1);
-	if (unlikely(ret < 0 || !end->writers[0].segment)) {
-		close_lane(source, lane);
-		return false;
+	if (unlikely(ret < 0 || source_target_life(end, 0)))
+		(void)dfi__source_target_left(end, 0);
+	else if (likely(writer_open(ring) > 0)) {
+		to->next = writer->segment = ring->segment;
+		writer->end = ring->end;
+		lane_set_end(to, ring->end);
+		end->head.only.next = ring->segment;
+		lane_set_end(&end->head.only, ring->end);
+		return true;
 	}
-	load(source, lane, seat);
-	return true;
+	source_close_lane(end, 0);
+	close_lane(source, lane);
+	return false;
 }
 
-/* The lane's segment is full, or in round robin it has its tuple. */
-int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
+/* The segment was sent, and the next one could not be opened. */
+static rarely int look_for_next(
+    struct dfi_source *source, uint32_t lane, uint32_t seat)
 {
-	struct open_source *open = open_source(source);
-	uint32_t seat = seat_of(source, lane), other;
-	struct dfi_source *end = open->ends[seat];
+	uint32_t other;
 	int ret = 0;
 
-	if (source_aborted(source))
-		return dfi__source_give_up(source);
+	if (open_source(source)->ends[seat]->status)
+		ret = dfi__open_lose(source, seat);
+	if (!ret)
+		ret = point(source, lane, &other);
+	return ret < 0 && source->status ? ret : 0;
+}
+
+/* Send the segment, and let the routing choose again. */
+static __attribute__((__noinline__)) int choose_next(
+    struct dfi_source *source, uint32_t lane, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	struct dfi_source *end = open->ends[seat];
+	uint32_t other;
+	int ret = 0;
+
 	end->head.only.next = source->head.lanes[lane].next;
-	if (likely(is_steady(source, lane, end))) {
-		if (likely(go_on(source, lane, seat)))
-			return 0;
-		if (end->status)
-			ret = dfi__open_lose(source, seat);
-		if (!ret)
-			ret = point(source, lane, &other);
-		return ret < 0 && source->status ? ret : 0;
-	}
 	close_lane(source, lane);
 	open->next = seat + 1 == open_seats(source) ? 0 : seat + 1;
 	if (end->head.lanes[0].next == end->writers[0].end)
@@ -496,6 +487,22 @@ int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
 		(void)dfi__open_end_segment(open->ends[seat]);
 	/* The tuple is taken: what is wrong with the next is said then. */
 	return ret < 0 && source->status ? ret : 0;
+}
+
+/* The lane's segment is full, or in round robin it has its tuple. */
+int dfi__open_lane_reached(struct dfi_source *source, uint32_t lane)
+{
+	struct open_source *open = open_source(source);
+	uint32_t seat = seat_of(source, lane);
+
+	if (source_aborted(source))
+		return dfi__source_give_up(source);
+	if (unlikely(
+		!open->goes_on || pairs_changes(&open->pairs) != open->seen))
+		return choose_next(source, lane, seat);
+	return likely(go_on(source, lane, open->ends[seat]))
+	    ? 0
+	    : look_for_next(source, lane, seat);
 }
 
 void dfi__open_lane_park(struct dfi_source *source, uint32_t lane)
@@ -533,17 +540,6 @@ int dfi__open_lane_flush(struct dfi_source *source, uint32_t lane)
 }
 
 /* ---- Making room -------------------------------------------------------- */
-
-bool dfi__open_is_expected(struct dfi_source *source, uint32_t seat)
-{
-	struct open_source *open = open_source(source);
-	bool expected;
-
-	pthread_mutex_lock(&open->pairs.seats.lock);
-	expected = dfi__pairs_expected(&open->pairs, seat);
-	pthread_mutex_unlock(&open->pairs.seats.lock);
-	return expected;
-}
 
 int dfi__open_lane_make_room(struct dfi_source *source, uint32_t lane)
 {

@@ -64,6 +64,7 @@ struct open_source {
 	bool routed;     /* one lane */
 	bool combines;   /* for targets that stay */
 	bool replicates; /* to all targets */
+	bool goes_on;    /* a full lane, at the same target (open_lanes.c) */
 	uint32_t chosen; /* its target, while the lane is open */
 	uint32_t next;   /* where the routing goes on */
 	uint32_t seen;   /* the last of pairs_changes() */

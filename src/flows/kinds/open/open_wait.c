@@ -9,6 +9,44 @@
 #include "base/error.h"
 #include "transport/transport.h"
 
+/* ---- Who may come ------------------------------------------------------- */
+
+int dfi__open_expect_some(struct dfi_source *source, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	struct seat_watch *seats = &open->pairs.seats;
+	bool expected, removed;
+	uint32_t i;
+
+	pthread_mutex_lock(&seats->lock);
+	expected = seat < open_seats(source) &&
+	    dfi__pairs_expected(&open->pairs, seat);
+	for (i = 0; seat == open_seats(source) && i < seat; i++)
+		expected |= dfi__pairs_expected(&open->pairs, i);
+	removed = seats->removed;
+	pthread_mutex_unlock(&seats->lock);
+	if (removed && !expected)
+		return dfi__source_fail(source,
+		    dfi__fail(-ECONNRESET,
+			"flow '%s': %s %u: no target is attached, and none "
+			"can: the flow was removed, or its creator died",
+			source->flow.name, SOURCE_ID(source)));
+	return 0;
+}
+
+bool dfi__open_is_expected(struct dfi_source *source, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	bool expected;
+
+	pthread_mutex_lock(&open->pairs.seats.lock);
+	expected = dfi__pairs_expected(&open->pairs, seat);
+	pthread_mutex_unlock(&open->pairs.seats.lock);
+	return expected;
+}
+
+/* ---- Waiting ------------------------------------------------------------ */
+
 /* What a call waits for: room at one seat, or at any if it is n_seats. */
 struct lane_wait {
 	struct dfi_source *source;
