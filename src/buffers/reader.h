@@ -198,6 +198,32 @@ int dfi__reader_take_other(
     struct reader *reader, const char **payload, uint64_t *bytes);
 
 /*
+ * Whether the next segment is full and without a header, as its footer's state
+ * says, which the caller has loaded. If it has observed it, the segment has
+ * arrived as well.
+ */
+static inline bool reader_is_plain(const struct reader *reader, uint64_t state)
+{
+	const struct ring_geometry *g = &reader->geometry;
+
+	return likely(state == footer_state(reader->seq, g->segment_bytes, 0) &&
+	    !g->parts && !reader->unsure &&
+	    atomic_peek(&reader->head->total) ==
+		reader_seen(reader) + g->segment_tuples);
+}
+
+/* Lend that segment: as reader_take(). */
+static inline const char *reader_take_plain(struct reader *reader)
+{
+	const struct ring_geometry *g = &reader->geometry;
+	const char *payload = (const char *)reader->head - g->footer_offset;
+
+	owned_add(&reader->total, g->segment_tuples);
+	reader_go_on(reader);
+	return payload;
+}
+
+/*
  * Lend the next segment, which is ready. *bytes is 0 if the segment is for
  * other targets, or only has a mark or a table. reader_release() gives the
  * segment back.
@@ -208,22 +234,12 @@ int dfi__reader_take_other(
 static inline int reader_take(
     struct reader *reader, const char **payload, uint64_t *bytes)
 {
-	const struct ring_geometry *g = &reader->geometry;
-	const struct segment_footer *head = reader->head;
-
-	/*
-	 * The fast path, with one comparison: a full segment without a header.
-	 */
-	if (unlikely(g->parts || reader->unsure ||
-		atomic_peek(&head->state) !=
-		    footer_state(reader->seq, g->segment_bytes, 0) ||
-		atomic_peek(&head->total) !=
-		    reader_seen(reader) + g->segment_tuples))
+	/* The fast path, with one comparison. */
+	if (unlikely(
+		!reader_is_plain(reader, atomic_peek(&reader->head->state))))
 		return dfi__reader_take_other(reader, payload, bytes);
-	*payload = (const char *)head - g->footer_offset;
-	*bytes = g->segment_bytes;
-	owned_add(&reader->total, g->segment_tuples);
-	reader_go_on(reader);
+	*payload = reader_take_plain(reader);
+	*bytes = reader->geometry.segment_bytes;
 	return 0;
 }
 

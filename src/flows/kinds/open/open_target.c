@@ -9,6 +9,7 @@
 #include <dfi/open_flow.h>
 #include "base/counter.h"
 #include "base/error.h"
+#include "flows/endpoint/await.h"
 #include "flows/endpoint/target.h"
 #include "flows/kinds/combine/combine.h"
 #include "flows/kinds/kinds.h"
@@ -114,6 +115,7 @@ static void adopt(struct open_target *open)
 	if (changes == open->seen)
 		return;
 	open->seen = changes;
+	open->plain = NULL;
 	target_order_lock(open->order);
 	pthread_mutex_lock(&seats->lock);
 	for (i = 0; i < seats->n_others; i++)
@@ -466,11 +468,34 @@ static inline int next_of_any(struct dfi_target *target)
 	return ret ? ret : look_at_all(target);
 }
 
-int dfi__open_target_next(struct dfi_target *target)
+/*
+ * A segment was lent: whether the next one of its ring can be lent by
+ * take_plain(). Whatever keeps it from that later is a change, or comes in
+ * next().
+ */
+static inline void note_plain(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	struct dfi_target *end;
+
+	if (target->look_again || target->flags & DFI_ALIGN ||
+	    target->combiner || open->order || open->acks || open->partitions ||
+	    target_lost(target) || open->n_events)
+		return;
+	end = open->taken[open->current].end;
+	if (!end->lends_segment || end->look_again || target_lost(end))
+		return;
+	open->plain = end;
+	open->most_in_a_row = open_n_taken(open) == 1 ? UINT32_MAX
+						      : FAIR_SEGMENTS;
+}
+
+static __attribute__((__noinline__)) int next(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
 	int ret;
 
+	open->plain = NULL;
 	dfi__open_target_give_back(target);
 	for (;;) {
 		if (target_aborted(target))
@@ -485,6 +510,8 @@ int dfi__open_target_next(struct dfi_target *target)
 		ret = unlikely(open->order != NULL)
 		    ? dfi__target_order_next(target)
 		    : next_of_any(target);
+		if (ret > 0)
+			note_plain(target);
 		if (ret != 0)
 			return ret;
 		if (has_event(open) ||
@@ -504,6 +531,45 @@ int dfi__open_target_next(struct dfi_target *target)
 		if (ret < 0)
 			return ret;
 	}
+}
+
+/*
+ * Lend the next segment as a closed flow does, if it is full, of the same ring
+ * as the last one, and nothing has changed.
+ */
+static always_inline bool take_plain(
+    struct dfi_target *target, struct open_target *open, struct dfi_target *end)
+{
+	struct reader *reader = &end->readers[0];
+	const struct ring_geometry *g = &reader->geometry;
+
+	if (unlikely(pairs_changes(&open->pairs) != open->seen ||
+		target_changes(end) != end->seen_changes ||
+		open->in_a_row >= open->most_in_a_row ||
+		target_aborted(target)))
+		return false;
+	/* Pairs as in reader_ready(). */
+	if (unlikely(
+		!reader_is_plain(reader, atomic_observe(&reader->head->state))))
+		return false;
+	/* What goes wrong shows when the ring is looked at. */
+	if (unlikely(reader_release(reader) < 0))
+		return false;
+	open->in_a_row++;
+	target->head.next = reader_take_plain(reader);
+	target->head.end = target->head.next + g->segment_bytes;
+	owned_add(&end->segments, 1);
+	owned_add(&target->segments, 1);
+	owned_add(&target->readers[0].total, g->segment_tuples);
+	return true;
+}
+
+int dfi__open_target_next(struct dfi_target *target)
+{
+	struct open_target *open = open_target(target);
+	struct dfi_target *end = open->plain;
+
+	return likely(end && take_plain(target, open, end)) ? 1 : next(target);
 }
 
 int dfi__open_target_take_event(

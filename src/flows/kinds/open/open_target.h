@@ -49,6 +49,13 @@ struct open_target {
 	 */
 	_Atomic uint32_t n_taken;
 	uint32_t current, in_a_row;
+	/*
+	 * The end of current, if nothing but a change can keep a full segment
+	 * of it from being lent next (take_plain()); or NULL. While it is set,
+	 * at most so many in a row.
+	 */
+	struct dfi_target *plain;
+	uint32_t most_in_a_row;
 	uint32_t n_held; /* of those taken */
 	uint32_t seen;   /* the last of pairs_changes() */
 	/* Of a combiner flow with evict_after_ms (open_fold_bound.c): */
