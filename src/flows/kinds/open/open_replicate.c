@@ -299,15 +299,39 @@ static int await_sent(struct dfi_source *source)
 	    : 0;
 }
 
-int dfi__open_replica_reached(struct dfi_source *source, uint32_t lane)
+/*
+ * The lane's segment is full, and all targets read the shared ring: send it as
+ * a closed flow does, and open the next one. false: that has to be looked at;
+ * what was sent is no more in the lane.
+ */
+static always_inline bool go_on(
+    struct dfi_source *source, struct open_source *open)
+{
+	struct writer *lane = &source->writers[0];
+	int ret = dfi__open_shared_send_full(open);
+
+	if (unlikely(ret < 0))
+		return false;
+	owned_add(&lane->total, lane->geometry.segment_tuples);
+	counter_add(&lane->segments, 1);
+	if (unlikely(!ret)) {
+		close_lane(source);
+		return false;
+	}
+	lane->segment = open->filled = writer_payload(&open->shared->writer);
+	lane->end = lane->segment + lane->geometry.segment_bytes;
+	source->head.only.next = lane->segment;
+	lane_set_end(&source->head.only, lane->end);
+	return true;
+}
+
+/* Send what the lane has, and look who is there. */
+static __attribute__((__noinline__)) int look_and_send(
+    struct dfi_source *source)
 {
 	uint32_t seat;
-	int ret;
+	int ret = send_segment(source);
 
-	(void)lane;
-	if (source_aborted(source))
-		return dfi__source_give_up(source);
-	ret = send_segment(source);
 	if (!ret)
 		ret = dfi__open_adopt(source);
 	if (!ret)
@@ -315,6 +339,20 @@ int dfi__open_replica_reached(struct dfi_source *source, uint32_t lane)
 	if (ret >= 0)
 		ret = await_sent(source);
 	return ret < 0 && source->status ? ret : 0;
+}
+
+int dfi__open_replica_reached(struct dfi_source *source, uint32_t lane)
+{
+	struct open_source *open = open_source(source);
+
+	(void)lane;
+	if (source_aborted(source))
+		return dfi__source_give_up(source);
+	if (likely(open->shared && open->shared->has_all &&
+		pairs_changes(&open->pairs) == open->seen &&
+		go_on(source, open)))
+		return 0;
+	return look_and_send(source);
 }
 
 /* While nobody is there, what the lane has waits for the first who comes. */

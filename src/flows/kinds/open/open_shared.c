@@ -47,8 +47,11 @@ int dfi__open_shared_new(struct open_source *open)
 		    flow->n_targets, sizeof(shared->granted[0]));
 		shared->found = calloc(
 		    flow->n_targets, sizeof(shared->found[0]));
+		shared->readers = calloc(
+		    flow->n_targets, sizeof(shared->readers[0]));
 	}
-	return shared && shared->stays && shared->granted && shared->found
+	return shared && shared->stays && shared->granted && shared->found &&
+		shared->readers
 	    ? 0
 	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
 }
@@ -70,6 +73,7 @@ void dfi__open_shared_free(struct open_source *open)
 	free(shared->stays);
 	free(shared->granted);
 	free(shared->found);
+	free(shared->readers);
 	free(shared);
 }
 
@@ -247,6 +251,7 @@ void dfi__open_shared_leave(struct open_source *open)
 
 	if (!shared_is_used(shared))
 		return;
+	shared->has_all = false;
 	/* Before a reader can see the move. */
 	for (i = 0; i < open_seats(open->source); i++) {
 		stay = &shared->stays[i];
@@ -343,6 +348,7 @@ void dfi__open_shared_enter(struct open_source *open)
 	}
 	if (!all_have_room(open))
 		return;
+	shared->n_readers = 0;
 	for (i = 0; i < open_seats(open->source); i++) {
 		if (!shared->granted[i])
 			continue;
@@ -357,14 +363,19 @@ void dfi__open_shared_enter(struct open_source *open)
 			.first = end->rings[0].seq,
 			.before = atomic_peek(&end->rings[0].total),
 		};
+		shared->readers[shared->n_readers++] = end;
 	}
+	shared->has_all = shared->n_readers == open->n_ends;
 	shared->outdated = false;
 	set_state(shared, SHARED_USED);
 }
 
 void dfi__open_shared_joined(struct open_source *open, uint32_t seat)
 {
-	if (shared_is_used(open->shared) && is_local(open->ends[seat]))
+	if (!shared_is_used(open->shared))
+		return;
+	open->shared->has_all = false;
+	if (is_local(open->ends[seat]))
 		open->shared->outdated = true;
 }
 
@@ -379,6 +390,7 @@ void dfi__open_shared_lost(struct open_source *open, uint32_t seat)
 	if (shared_is_used(open->shared))
 		dfi__writer_return_to(&stay->end->rings[0], left_before(stay));
 	stay->end = NULL;
+	open->shared->has_all = false;
 	open->shared->outdated = true;
 }
 
@@ -422,6 +434,27 @@ uint32_t dfi__open_shared_send(struct open_source *open, uint64_t bytes)
 	writer->segment = open->filled;
 	(void)dfi__writer_publish(writer, bytes);
 	return count(open, atomic_peek(&writer->total) - before);
+}
+
+int dfi__open_shared_send_full(struct open_source *open)
+{
+	struct open_shared *shared = open->shared;
+	struct writer *ring, *writer = &shared->writer;
+	uint32_t i, n = open->source->flow.segment_count;
+	bool have_room = true;
+
+	for (i = 0; i < shared->n_readers; i++)
+		if (unlikely(open_is_lost(shared->readers[i])))
+			return -1;
+	writer->segment = open->filled;
+	(void)dfi__writer_publish(writer, writer->geometry.segment_bytes);
+	for (i = 0; i < shared->n_readers; i++) {
+		ring = &shared->readers[i]->rings[0];
+		writer_sent_elsewhere(ring, 1, writer->geometry.segment_tuples);
+		wake(shared->readers[i]);
+		have_room &= ring->seq - ring->consumed < n;
+	}
+	return have_room;
 }
 
 void dfi__open_shared_mark(struct open_source *open, uint64_t mark)

@@ -46,10 +46,13 @@ struct shared_stay {
 struct open_shared {
 	_Atomic uint32_t state; /* enum shared_state */
 	bool outdated;          /* the owner leaves it */
+	bool has_all;           /* it is used, and all targets read it */
 	struct shared_ring ring;
 	struct writer writer;
-	uint64_t bytes;            /* of its memory, as counted; or 0 */
-	struct shared_stay *stays; /* of each seat; the owner's */
+	uint64_t bytes;              /* of its memory, as counted; or 0 */
+	struct shared_stay *stays;   /* of each seat; the owner's */
+	struct dfi_source **readers; /* the stays' ends, if it has all */
+	uint32_t n_readers;
 	uint64_t *granted;         /* to which pair of each seat; 0: none */
 	struct dfi_source **found; /* the helper's: of these pairs */
 	int64_t since;  /* the helper's: since when they are these pairs */
@@ -108,6 +111,11 @@ int dfi__open_shared_room(const struct open_source *open, uint32_t seat);
  * to how many. Each has room.
  */
 uint32_t dfi__open_shared_send(struct open_source *open, uint64_t bytes);
+/*
+ * The ring has all targets: send a full segment: 1, if each has room for the
+ * next one, or 0. -1: a target is lost, and nothing was sent.
+ */
+int dfi__open_shared_send_full(struct open_source *open);
 void dfi__open_shared_mark(struct open_source *open, uint64_t mark);
 
 /* dfi__writer_unreturned() of a pair's source in memory, wherever it has sent.
