@@ -98,6 +98,16 @@ struct dfi_source_attr {
 	 * target -ERANGE.
 	 */
 	uint64_t (*route_set)(void *arg, const void *tuple, uint32_t n_targets);
+	/*
+	 * An open source of the same context: over a network, this one uses its
+	 * connections, as do all that share with either. The application
+	 * promises that one thread at a time uses them all, as if they were one
+	 * source, until they are closed. If a connection breaks, all of them
+	 * that write to its process fail (docs/endpoints.md, "Sources that
+	 * share connections"). -EOPNOTSUPP: one lingers, or is of an open flow.
+	 * NULL: it has its own.
+	 */
+	struct dfi_source *share_with;
 };
 #define DFI_NO_LINGER UINT32_MAX
 #define DFI_SOURCE_ATTR_INIT DFI_INIT(struct dfi_source_attr)

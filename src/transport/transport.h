@@ -386,12 +386,13 @@ struct ring_ops {
 	void (*send_buffer_free)(struct send_buffer *send_buffer);
 
 	/*
-	 * Connect to the owner and open ring number ring. Remotes of one writer
-	 * may share a connection. send_buffer: as remote.send_buffer, or NULL.
-	 * Any; blocks up to its wait limit, and as region_ops.create() does.
-	 * -EEXIST: the ring has had a writer. -ECONNRESET, -ETIMEDOUT: also, if
-	 * the wait was given up. -EHOSTUNREACH, -EACCES, -EMFILE, -EBADMSG,
-	 * -EIO.
+	 * Connect to the owner and open ring number ring. Remotes that have the
+	 * same writer, any address, may share a connection: one thread at a
+	 * time uses them all, until the last is closed. send_buffer: as
+	 * remote.send_buffer, or NULL. Any; blocks up to its wait limit, and as
+	 * region_ops.create() does. -EEXIST: the ring has had a writer.
+	 * -ECONNRESET, -ETIMEDOUT: also, if the wait was given up.
+	 * -EHOSTUNREACH, -EACCES, -EMFILE, -EBADMSG, -EIO.
 	 */
 	int (*open)(struct transport *transport, const void *writer,
 	    const struct region_name *name, const struct ring_layout *layout,

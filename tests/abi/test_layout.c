@@ -358,7 +358,7 @@ static void pin_flow_info(void)
 
 static void pin_sources(void)
 {
-	PIN_SIZE(dfi_source_attr, 64);
+	PIN_SIZE(dfi_source_attr, 72);
 	PIN(dfi_source_attr, size, 0, 4);
 	PIN(dfi_source_attr, flags, 4, 4);
 	PIN(dfi_source_attr, schema, 8, 8);
@@ -371,6 +371,7 @@ static void pin_sources(void)
 	PIN(dfi_source_attr, linger_us, 48, 4);
 	PIN(dfi_source_attr, reserved, 52, 4);
 	PIN(dfi_source_attr, route_set, 56, 8);
+	PIN(dfi_source_attr, share_with, 64, 8);
 
 	PIN_SIZE(dfi_source_stats, 112);
 	PIN(dfi_source_stats, tuples, 0, 8);

@@ -15,6 +15,7 @@
 #include "base/atomic.h"
 #include "base/loop.h"
 #include "transport/verbs/connection/connection.h"
+#include "transport/verbs/data/conn.h"
 #include "transport/verbs/verbs.h"
 #include "tests/unit/stop_loop.h"
 
@@ -247,6 +248,40 @@ Test(verbs_connect, peer_that_dies_meanwhile_is_asked_for_no_more)
 	cr_assert_eq(try_to_connect(&wait_limit), -ECONNRESET);
 	cr_assert_eq(n_asked, 3);
 	cr_assert_eq(n_acked, 3);
+}
+
+static struct verbs_conn *connect_as(const void *writer)
+{
+	struct wait_limit wait_limit = { .deadline = deadline_in_ms(60000) };
+	struct verbs_conn *conn = NULL;
+
+	cr_assert_eq(dfi__verbs_connect(
+			 &verbs, writer, "10.0.0.1:7", &wait_limit, &conn),
+	    0);
+	return conn;
+}
+
+/* However they are listed, so that sources that share keep to one. */
+Test(verbs_connect, writer_takes_its_own_connection_before_one_that_is_free)
+{
+	static struct verbs_conn own = { .max_sends = 512, .n_remotes = 1 };
+	static struct verbs_conn idle = { .max_sends = 512 };
+	uint32_t i;
+
+	own.writer = &own;
+	idle.next = &own;
+	strcpy(own.peer, "10.0.0.1:7");
+	strcpy(idle.peer, "10.0.0.1:7");
+	verbs.conns = &idle;
+	for (i = 1; i < 128; i++)
+		cr_assert_eq(connect_as(&own), &own);
+	cr_assert_eq(own.n_remotes, 128);
+	cr_assert_null(idle.writer);
+	/* It is full. */
+	cr_assert_eq(connect_as(&own), &idle);
+	cr_assert_eq(idle.writer, (const void *)&own);
+	cr_assert_eq(idle.n_remotes, 1);
+	cr_assert_eq(n_asked, 0);
 }
 
 static int accept_peers(void *arg)

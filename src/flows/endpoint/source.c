@@ -34,6 +34,7 @@ void dfi__source_free(struct dfi_source *source)
 	dfi__ring_memory_return(source->dfi, source->ring_memory);
 	free(source->target_stalls);
 	free(source->rings);
+	dfi__source_share_leave(source->share);
 	dfi__flow_free(&source->flow);
 	dfi__handle_free(source, source->size);
 }
@@ -96,7 +97,9 @@ int dfi__source_alloc(struct dfi *dfi, const struct kind *kind,
 	source->rings = calloc(flow->n_targets, sizeof(source->rings[0]));
 	source->target_stalls = calloc(
 	    flow->n_targets, sizeof(source->target_stalls[0]));
-	if (!source->rings || !source->target_stalls) {
+	if (source->rings && source->target_stalls)
+		source->share = dfi__source_share_join(attr->share_with);
+	if (!source->share) {
 		free(source->target_stalls);
 		free(source->rings);
 		dfi__handle_free(source, size);
@@ -271,6 +274,8 @@ int dfi__source_open(struct dfi *dfi, const struct kind *kind,
 	source->wait = *wait;
 	source->close_timeout_ms = attr->close_timeout_ms;
 	ret = choose_linger(source, attr->linger_us);
+	if (!ret && attr->share_with)
+		ret = dfi__source_may_share(source);
 	if (!ret)
 		ret = attach(source, deadline);
 	if (ret < 0) {

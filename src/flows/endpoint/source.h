@@ -5,6 +5,7 @@
  *	source.c		opens and closes it
  *	source_rings.c		opens the rings of its targets
  *	source_room.c		reserves the memory of the rings
+ *	source_share.c		sources that share connections
  *	send.c			opens and sends segments
  *	source_span.c		lends room in them
  *	source_mark.c		sends marks
@@ -68,8 +69,8 @@ struct dfi_source {
 	int status;  /* the first hard error; all lanes are then empty */
 	int refusal; /* 0, or an error that is not sticky; see
 			dfi__source_refuse() */
-	uint64_t refusal_taken;   /* dfi__source_taken() at the refusal */
-	_Atomic uint32_t user;    /* HANDLE_CALL() */
+	uint64_t refusal_taken; /* dfi__source_taken() at the refusal */
+	struct source_share *share;
 	_Atomic bool aborted;     /* by any thread */
 	_Atomic bool interrupted; /* by any thread: its next wait ends */
 	bool closing;             /* no wait is interrupted any more */
@@ -120,6 +121,26 @@ _Static_assert(
     offsetof(struct dfi_source, magic) == HANDLE_MAGIC_OFFSET, "handle");
 _Static_assert(
     offsetof(struct dfi_source, aborters) == HANDLE_ABORTERS_OFFSET, "handle");
+
+/*
+ * The sources that one thread at a time uses, as if they were one: a source, or
+ * those that were opened with share_with. Its address is ring_ops.open()'s
+ * writer.
+ */
+struct source_share {
+	uint32_t n_sources;
+	_Atomic uint32_t user; /* HANDLE_CALL() */
+};
+
+/* That of a source, or if it is NULL a new one; NULL: no memory. */
+struct source_share *dfi__source_share_join(const struct dfi_source *with);
+void dfi__source_share_leave(struct source_share *share);
+
+/* Check the share_with of a source that is to be opened: -EINVAL, -EBADF ... */
+int dfi__source_share_check(
+    const struct dfi *dfi, const struct dfi_source *with);
+/* -EOPNOTSUPP: another thread than the owner's sends for this source. */
+int dfi__source_may_share(const struct dfi_source *source);
 
 /*
  * Attach to a flow, or to a part of one. The call takes the flow over, and
@@ -208,8 +229,9 @@ void dfi__source_return_shadow(
 int dfi__source_check_slow(const struct dfi_source *source);
 
 /* The first line of each call of the owner. */
-#define SOURCE_USER(source) \
-	((source) && (source)->magic == SOURCE_MAGIC ? &(source)->user : NULL)
+#define SOURCE_USER(source)                                                   \
+	((source) && (source)->magic == SOURCE_MAGIC ? &(source)->share->user \
+						     : NULL)
 #define SOURCE_CALL(source, busy) HANDLE_CALL(SOURCE_USER(source), busy)
 #define SOURCE_LAST_CALL(source, busy) \
 	HANDLE_LAST_CALL(SOURCE_USER(source), busy)

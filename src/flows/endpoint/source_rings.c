@@ -39,7 +39,7 @@ static int open_over(struct dfi_source *source, struct transport *transport,
 		ret = dfi__source_take_shadow(source, transport, &send_buffer);
 	if (ret < 0)
 		return ret;
-	ret = transport->ops->ring.open(transport, source, name, layout,
+	ret = transport->ops->ring.open(transport, source->share, name, layout,
 	    source_ring(source), send_buffer, wait_limit, remote);
 	if (ret < 0 && network)
 		dfi__source_return_shadow(source, send_buffer);

@@ -125,34 +125,45 @@ static int begin(struct dfi *dfi, const char *flow_name, const char *role,
 	return ret < 0 ? dfi__error_keep(ret) : 0;
 }
 
+/* It opens rings over the connections of those that it shares with. */
+static int open_source(struct dfi *dfi, const char *flow_name, uint32_t index,
+    const struct dfi_source_attr *attr, struct dfi_source **out)
+{
+	SOURCE_CALL(attr->share_with, SOURCE_SHARED(attr->share_with));
+	struct opening opening;
+	int ret = begin(dfi, flow_name, "source", index,
+	    &(struct dfi_target_attr){
+		.flags = attr->flags,
+		.schema = attr->schema,
+		.open_timeout_ms = attr->open_timeout_ms,
+		.wait = attr->wait,
+	    },
+	    attr->reserved, "dfi_source_attr", &opening);
+
+	if (ret < 0)
+		return ret;
+	return opening.flow.membership
+	    ? dfi__open_source_open(dfi, &opening.flow, index, attr,
+		  &opening.wait, opening.deadline, out)
+	    : dfi__source_open(dfi, kinds[opening.flow.kind], &opening.flow,
+		  index, attr, &opening.wait, opening.deadline, out);
+}
+
 int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
     const struct dfi_source_attr *user, struct dfi_source **out)
 {
-	const char *name = "dfi_source_attr";
 	struct dfi_source_attr attr;
-	struct opening opening;
 	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !out)
 		ret = dfi__fail(-EINVAL, "dfi_source_open: source is NULL");
 	if (!ret)
-		ret = dfi__attr_load(&attr, sizeof(attr), user, name);
+		ret = dfi__attr_load(
+		    &attr, sizeof(attr), user, "dfi_source_attr");
 	if (!ret)
-		ret = begin(dfi, flow_name, "source", index,
-		    &(struct dfi_target_attr){
-			.flags = attr.flags,
-			.schema = attr.schema,
-			.open_timeout_ms = attr.open_timeout_ms,
-			.wait = attr.wait,
-		    },
-		    attr.reserved, name, &opening);
-	if (!ret && opening.flow.membership)
-		ret = dfi__open_source_open(dfi, &opening.flow, index, &attr,
-		    &opening.wait, opening.deadline, out);
-	else if (!ret)
-		ret = dfi__source_open(dfi, kinds[opening.flow.kind],
-		    &opening.flow, index, &attr, &opening.wait,
-		    opening.deadline, out);
+		ret = dfi__source_share_check(dfi, attr.share_with);
+	if (!ret)
+		ret = open_source(dfi, flow_name, index, &attr, out);
 	if (!ret)
 		context_use_keep(&use);
 	return ret;

@@ -11,10 +11,11 @@
  * Locks. A thread takes completions of the shared receive queue ("arrivals")
  * under the poll lock: any that waits, the control thread, and now and then a
  * writer. The tables of connections, exports and links change under both locks,
- * so holding either is enough to read them. One writer at a time uses a
- * connection that this process initiated, without a lock. Accepted connections
- * carry the credits of several targets; threads post to them under the table
- * lock. Locks are taken in this order: poll, table.
+ * so holding either is enough to read them. A connection that this process
+ * initiated has one writer, a source or several that share, which one thread at
+ * a time uses without a lock. Accepted connections carry the credits of several
+ * targets; threads post to them under the table lock. Locks are taken in this
+ * order: poll, table.
  */
 #ifndef DFI_TRANSPORT_VERBS_VERBS_H
 #define DFI_TRANSPORT_VERBS_VERBS_H

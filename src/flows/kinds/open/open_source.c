@@ -110,6 +110,19 @@ static int check_linger(const struct dfi *dfi, const struct flow *flow,
 			      "DFI_LINGER_US is set");
 }
 
+/* The helper opens and closes the rings of pairs. */
+static int check_share(
+    const struct flow *flow, const struct dfi_source_attr *attr)
+{
+	if (!attr->share_with)
+		return 0;
+	return dfi__fail(-EOPNOTSUPP,
+	    "flow '%s': sources of open flows can't share connections: a "
+	    "thread of the library opens their rings: set "
+	    "dfi_source_attr.share_with to NULL",
+	    flow->name);
+}
+
 static void init_lanes(struct dfi_source *source)
 {
 	const struct open_source *open = open_source(source);
@@ -304,6 +317,8 @@ int dfi__open_source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	struct dfi_source *source;
 	int ret = check_linger(dfi, flow, attr);
 
+	if (!ret)
+		ret = check_share(flow, attr);
 	if (!ret)
 		ret = dfi__source_alloc(
 		    dfi, kind, flow, index, n_lanes, attr, &source);

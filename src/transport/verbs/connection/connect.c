@@ -264,23 +264,36 @@ destroy_channel:
 	return ret;
 }
 
-/* A connection that nobody uses, or this writer, and that has room for one
- * more; both locks are not needed, the table is. */
+/* A connection of that writer, or of nobody, that has room for one more. */
+static struct verbs_conn *find_of(
+    const struct verbs *verbs, const void *writer, const char *peer)
+{
+	struct verbs_conn *conn;
+
+	for (conn = verbs->conns; conn; conn = conn->next)
+		if (!conn->accepted && !atomic_peek(&conn->broken) &&
+		    conn->writer == writer &&
+		    conn->n_remotes < verbs_most_remotes(conn) &&
+		    strcmp(conn->peer, peer) == 0)
+			break;
+	return conn;
+}
+
+/* This writer's own, or else one that nobody uses. Both locks are not needed,
+ * the table is. */
 static struct verbs_conn *take_idle(
     struct verbs *verbs, const void *writer, const char *peer)
 {
 	struct verbs_conn *conn;
 
 	pthread_mutex_lock(&verbs->table);
-	for (conn = verbs->conns; conn; conn = conn->next)
-		if (!conn->accepted && !atomic_peek(&conn->broken) &&
-		    (!conn->writer || conn->writer == writer) &&
-		    conn->n_remotes < verbs_most_remotes(conn) &&
-		    strcmp(conn->peer, peer) == 0) {
-			conn->writer = writer;
-			conn->n_remotes++;
-			break;
-		}
+	conn = find_of(verbs, writer, peer);
+	if (!conn)
+		conn = find_of(verbs, NULL, peer);
+	if (conn) {
+		conn->writer = writer;
+		conn->n_remotes++;
+	}
 	pthread_mutex_unlock(&verbs->table);
 	return conn;
 }

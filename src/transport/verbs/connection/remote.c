@@ -109,6 +109,21 @@ static bool is_answered(const struct verbs_remote *remote)
 }
 
 /*
+ * Without an answer the connection ends, and all its rings with it. So where
+ * there are others, a process whose target has gone gets this time to answer.
+ */
+#define LAST_ANSWER_NS NS_PER_S
+
+static int64_t answer_deadline(const struct verbs_remote *remote,
+    const struct wait_limit *wait_limit, int64_t now)
+{
+	return remote->conn->n_remotes > 1 &&
+		now + LAST_ANSWER_NS < wait_limit->deadline
+	    ? now + LAST_ANSWER_NS
+	    : now;
+}
+
+/*
  * Wait for the owner's answer. The request may find that the connection is
  * broken.
  */
@@ -122,7 +137,7 @@ static int await_answer(struct verbs *verbs, const struct verbs_remote *remote,
 	int ret;
 
 	pthread_mutex_lock(&verbs->table);
-	while (!is_answered(remote) && !given_up) {
+	while (!is_answered(remote)) {
 		now = clock_now_ns();
 		if (now >= deadline)
 			break;
@@ -131,11 +146,44 @@ static int await_answer(struct verbs *verbs, const struct verbs_remote *remote,
 			: deadline);
 		pthread_cond_timedwait(&verbs->answered, &verbs->table, &until);
 		(void)dfi__verbs_poll_sends(remote->conn);
-		given_up = wait_limit_given_up(wait_limit);
+		if (given_up || !wait_limit_given_up(wait_limit))
+			continue;
+		given_up = true;
+		deadline = answer_deadline(remote, wait_limit, clock_now_ns());
 	}
 	ret = is_answered(remote) ? remote->opened : -ETIMEDOUT;
 	pthread_mutex_unlock(&verbs->table);
 	return ret;
+}
+
+/* How often a waiting thread looks for completions. */
+#define ROOM_LOOK_NS NS_PER_MS
+
+/*
+ * Writes of the writer's other rings may be under way; the request must not
+ * take the room of their next ones. -ECONNRESET: the connection broke.
+ */
+static int await_room(
+    const struct verbs_remote *remote, const struct wait_limit *wait_limit)
+{
+	struct verbs_conn *conn = remote->conn;
+	struct verbs *verbs = conn->verbs;
+	struct timespec until;
+
+	while (!verbs_has_room(conn)) {
+		if (atomic_peek(&conn->broken) || dfi__verbs_poll_sends(conn))
+			return -ECONNRESET;
+		if (verbs_has_room(conn))
+			break;
+		if (clock_now_ns() >= wait_limit->deadline ||
+		    wait_limit_given_up(wait_limit))
+			return -ETIMEDOUT;
+		until = deadline_timespec(clock_now_ns() + ROOM_LOOK_NS);
+		pthread_mutex_lock(&verbs->table);
+		pthread_cond_timedwait(&verbs->answered, &verbs->table, &until);
+		pthread_mutex_unlock(&verbs->table);
+	}
+	return 0;
 }
 
 /* Ask the owner for the ring, and wait for the answer. */
@@ -152,9 +200,11 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 		.rkey = remote->shadow.mr->rkey,
 		.ring = ring,
 	};
-	int ret = dfi__verbs_send(
-	    remote->conn, &message, !remote->layout.n_slots);
+	int ret = await_room(remote, wait_limit);
 
+	if (ret < 0)
+		return opening_failed(remote, ring, ret);
+	ret = dfi__verbs_send(remote->conn, &message, !remote->layout.n_slots);
 	/* No word is set: the answer is a message, which wakes in any case. */
 	dfi__verbs_arm(&verbs->base);
 	if (!ret) {

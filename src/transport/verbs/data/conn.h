@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "base/compiler.h"
 #include "transport/network_ring.h"
 #include "transport/verbs/verbs.h"
@@ -84,6 +85,18 @@ struct verbs_conn {
 static inline uint32_t verbs_most_remotes(const struct verbs_conn *conn)
 {
 	return conn->max_sends / 4;
+}
+
+/*
+ * Tells whether the connection has room for all segments that its writer may
+ * have open, so that sending one never waits.
+ */
+static inline bool verbs_has_room(const struct verbs_conn *conn)
+{
+	uint64_t under_way = conn->posted - conn->completed;
+	uint64_t open = 2 * (uint64_t)conn->n_remotes;
+
+	return under_way + min_u64(open, conn->max_sends / 2) < conn->max_sends;
 }
 
 /*

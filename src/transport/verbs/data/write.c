@@ -10,7 +10,6 @@
 
 #include <endian.h>
 #include "base/atomic.h"
-#include "base/bits.h"
 #include "base/compiler.h"
 
 /* A part of the shadow ring, to be sent. */
@@ -209,18 +208,6 @@ void dfi__verbs_post_remote(struct remote *base)
 }
 
 /*
- * Tells whether the connection has room for all segments that its writer may
- * have open, so that sending one never waits.
- */
-static bool has_room(const struct verbs_conn *conn)
-{
-	uint64_t under_way = conn->posted - conn->completed;
-	uint64_t open = 2 * (uint64_t)conn->n_remotes;
-
-	return under_way + min_u64(open, conn->max_sends / 2) < conn->max_sends;
-}
-
-/*
  * The returned slot proves that its write arrived, before the write's
  * completion does. If the acknowledgement is lost, the queue pair sends the
  * slot's new content again, but the target's queue pair drops repeated packets
@@ -232,11 +219,11 @@ int dfi__verbs_slot_is_free(struct remote *base)
 	struct verbs_conn *conn = remote->conn;
 	bool broken = atomic_peek(&conn->broken);
 
-	if (likely(!broken && has_room(conn)))
+	if (likely(!broken && verbs_has_room(conn)))
 		return 1;
 	if (broken || dfi__verbs_poll_sends(conn))
 		return dfi__verbs_lost(remote);
-	return has_room(conn);
+	return verbs_has_room(conn);
 }
 
 /*
