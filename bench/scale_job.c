@@ -62,6 +62,7 @@ static bool open_group(struct scale *scale)
 
 bool scale_open(struct scale *scale)
 {
+	struct dfi_source_attr of_source = DFI_SOURCE_ATTR_INIT;
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	uint64_t begin;
 	uint32_t i;
@@ -91,11 +92,15 @@ bool scale_open(struct scale *scale)
 	begin = now_ns();
 	if (!open_targets(scale))
 		return false;
-	for (i = 0; i < all_sources(scale); i++)
+	for (i = 0; i < all_sources(scale); i++) {
 		if (dfi_source_open(scale->from,
 			scale->plans[i / scale->n_attached].flow,
-			i % scale->n_attached, NULL, &scale->sources[i]) < 0)
+			i % scale->n_attached, &of_source,
+			&scale->sources[i]) < 0)
 			return fail_dfi("dfi_source_open");
+		if (scale->n_flows > 1)
+			of_source.share_with = scale->sources[0];
+	}
 	scale->open_ns = now_ns() - begin;
 	return all_targets(scale) == 1 || open_group(scale);
 }
