@@ -31,14 +31,13 @@ enum {
 
 /*
  * In an open flow, the lane of each partition. The owner says that it is inside
- * while it uses it; another thread of the library may want to use it as well.
+ * while it uses them. Another thread of the library may want to use them as
+ * well: until it has, all of these lanes are ones without room.
  */
 struct dfi_source_table {
 	uint32_t inside;
-	uint32_t wanted;
-	struct dfi_source_lane **lanes;
 	uint32_t n_partitions;
-	uint32_t reserved;
+	struct dfi_source_lane **lanes;
 };
 
 /* The first member of struct dfi_source. */
@@ -114,7 +113,7 @@ DFI_INLINE_PART int dfi_source_push_table(
 	struct dfi_source_head *head = DFI_SOURCE_HEAD(source);
 	struct dfi_source_table *table = head->table;
 	size_t size = head->tuple_size;
-	struct dfi_source_lane *lane;
+	struct dfi_source_lane **lanes, *lane;
 	uint32_t partition;
 	uint64_t key;
 	char *next;
@@ -125,10 +124,8 @@ DFI_INLINE_PART int dfi_source_push_table(
 	__atomic_store_n(&table->inside, 1, __ATOMIC_RELAXED);
 	/* The library's thread fences for both. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (__builtin_expect(
-		__atomic_load_n(&table->wanted, __ATOMIC_ACQUIRE) != 0, 0))
-		return dfi_source_push_slow(source, address);
-	lane = table->lanes[partition];
+	lanes = __atomic_load_n(&table->lanes, __ATOMIC_ACQUIRE);
+	lane = lanes[partition];
 	next = lane->next;
 	dfi_copy_tuple(next, tuple, size);
 	lane->next = next + size;

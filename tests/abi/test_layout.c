@@ -403,12 +403,10 @@ static void pin_sources(void)
 	PIN(dfi_source_head, targets, 40, 8);
 	PIN(dfi_source_head, table, 40, 8);
 
-	PIN_SIZE(dfi_source_table, 24);
+	PIN_SIZE(dfi_source_table, 16);
 	PIN(dfi_source_table, inside, 0, 4);
-	PIN(dfi_source_table, wanted, 4, 4);
+	PIN(dfi_source_table, n_partitions, 4, 4);
 	PIN(dfi_source_table, lanes, 8, 8);
-	PIN(dfi_source_table, n_partitions, 16, 4);
-	PIN(dfi_source_table, reserved, 20, 4);
 
 	PIN_SIZE(dfi_span, 16);
 	PIN(dfi_span, tuples, 0, 8);

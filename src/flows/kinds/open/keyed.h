@@ -11,10 +11,12 @@
  * the latch: the owner passes it with two stores and a load, and the helper,
  * which is rarely there, pays for both.
  *
- * The table and the two words of the latch are public (dfi/push.h), so a push
- * that fits makes no call. It does not look at errors, of the source or of an
- * earlier push, and counts nothing: where that matters, the table's lanes have
- * no room, or the source's inline routing is none.
+ * The table and the owner's word of the latch are public (dfi/push.h), so a
+ * push that fits makes no call. It does not look at errors, of the source or of
+ * an earlier push, and counts nothing: where that matters, the table's lanes
+ * have no room, or the source's inline routing is none. Nor does it look for
+ * the helper: as long as that is inside, or about to be, the table is shut: the
+ * lanes that it shows have no room.
  */
 #ifndef DFI_FLOWS_KINDS_OPEN_KEYED_H
 #define DFI_FLOWS_KINDS_OPEN_KEYED_H
@@ -26,9 +28,12 @@
 
 /* Of a source. The latch protects all that is below. */
 struct keyed {
-	/* Its lanes are those of ends, or the waiting one. */
 	struct dfi_source_table table;
-	pthread_mutex_t latch; /* the helper is inside, or about to be */
+	/* Of each partition: the lane of an end, or the waiting one. */
+	struct dfi_source_lane **lanes;
+	struct dfi_source_lane **shut; /* the same, all the waiting one */
+	uint32_t wanted;       /* the helper is inside, or about to be, */
+	pthread_mutex_t latch; /* ... and has this */
 	struct dfi_source_lane waiting; /* has no room: tuples wait */
 	char *spare;                    /* where it points to */
 	struct keyed_source state;
@@ -70,7 +75,7 @@ void dfi__latch_wait(struct keyed *keyed);
 
 static inline bool latch_is_wanted(const struct keyed *keyed)
 {
-	return __atomic_load_n(&keyed->table.wanted, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&keyed->wanted, __ATOMIC_ACQUIRE);
 }
 
 /* As dfi_source_push_table() does. */
@@ -107,7 +112,7 @@ static inline void keyed_leave(struct open_source *open)
 static inline struct dfi_source *keyed_to(
     const struct keyed *keyed, uint32_t partition)
 {
-	struct dfi_source_lane *lane = keyed->table.lanes[partition];
+	struct dfi_source_lane *lane = keyed->lanes[partition];
 
 	/* Ends have one lane, which is their first member. */
 	return lane == &keyed->waiting ? NULL

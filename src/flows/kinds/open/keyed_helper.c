@@ -14,7 +14,8 @@
 static void latch_take(struct keyed *keyed)
 {
 	pthread_mutex_lock(&keyed->latch);
-	__atomic_store_n(&keyed->table.wanted, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&keyed->wanted, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&keyed->table.lanes, keyed->shut, __ATOMIC_RELAXED);
 	(void)dfi__fence_heavy();
 	/* Pairs with latch_leave(). */
 	while (__atomic_load_n(&keyed->table.inside, __ATOMIC_ACQUIRE))
@@ -23,8 +24,9 @@ static void latch_take(struct keyed *keyed)
 
 static void latch_give(struct keyed *keyed)
 {
-	/* Pairs with latch_enter(). */
-	__atomic_store_n(&keyed->table.wanted, 0, __ATOMIC_RELEASE);
+	/* Pair with latch_enter() and dfi_source_push_table(). */
+	__atomic_store_n(&keyed->wanted, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&keyed->table.lanes, keyed->lanes, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&keyed->latch);
 }
 

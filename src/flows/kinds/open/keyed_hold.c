@@ -53,7 +53,7 @@ bool dfi__keyed_hold(
 	memcpy(keyed->held + keyed->n_held * size, tuple, size);
 	keyed->held_of[keyed->n_held++] = partition;
 	dfi__open_source_wait(&keyed->state, partition);
-	keyed->table.lanes[partition] = &keyed->waiting;
+	keyed->lanes[partition] = &keyed->waiting;
 	return true;
 }
 

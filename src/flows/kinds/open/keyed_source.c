@@ -283,19 +283,22 @@ static always_inline int push(
 	return 0;
 }
 
-/* A tuple was pushed to a lane without room: push it again. */
-static int push_again(struct dfi_source *source, uint32_t partition)
+/*
+ * A tuple was pushed to a lane without room, or waits in the spare room: push
+ * it again.
+ */
+static int push_again(
+    struct dfi_source *source, uint32_t partition, bool waits)
 {
 	struct keyed *keyed = open_source(source)->keyed;
 	struct dfi_source *end = keyed_to(keyed, partition);
 	int ret;
 
 	/* The end may be freed while the tuple waits for room. */
-	if (end) {
+	if (!waits) {
 		memcpy(keyed->spare, end->spare, source->head.tuple_size);
 		source_close_lane(end, 0);
 	}
-	dfi__keyed_close_waiting(source);
 	ret = source_check(source);
 	return ret < 0 ? ret : push_slow(source, partition, keyed->spare);
 }
@@ -303,13 +306,21 @@ static int push_again(struct dfi_source *source, uint32_t partition)
 int dfi__keyed_full(struct dfi_source *source, uint32_t partition)
 {
 	struct keyed *keyed = open_source(source)->keyed;
-	struct dfi_source *end = keyed_to(keyed, partition);
+	/* Its partition had no lane with room, or the table was shut. */
+	bool waits = keyed->waiting.next != keyed->spare;
+	struct dfi_source *end;
 	int ret = 0;
 
+	if (unlikely(waits)) {
+		dfi__keyed_close_waiting(source);
+		if (latch_is_wanted(keyed))
+			dfi__latch_wait(keyed);
+	}
+	end = keyed_to(keyed, partition);
 	if (source_aborted(source))
 		ret = dfi__source_give_up(source);
-	else if (unlikely(!end || !end->writers[0].segment))
-		ret = push_again(source, partition);
+	else if (unlikely(waits || !end->writers[0].segment))
+		ret = push_again(source, partition, waits);
 	else
 		dfi__keyed_send_end(source, end);
 	latch_leave(keyed);

@@ -47,7 +47,8 @@ static void init_table(struct dfi_source *source)
 
 	dfi__keyed_close_waiting(source);
 	for (p = 0; p < keyed_ways(source); p++)
-		keyed->table.lanes[p] = &keyed->waiting;
+		keyed->lanes[p] = keyed->shut[p] = &keyed->waiting;
+	keyed->table.lanes = keyed->lanes;
 	keyed->table.n_partitions = keyed_ways(source);
 	keyed->hash64 = dfi__router_hashes64(&source->router);
 	keyed->inline_routing = keyed->hash64 && !keyed->replays &&
@@ -68,7 +69,7 @@ int dfi__keyed_new(struct dfi_source *source)
 	char *memory = keyed
 	    ? calloc(1,
 		  state + 2 * n_targets * sizeof(uint64_t) +
-		      n_partitions * sizeof(keyed->table.lanes[0]) + spare +
+		      2 * n_partitions * sizeof(keyed->lanes[0]) + spare +
 		      2 * n_targets * sizeof(bool))
 	    : NULL;
 
@@ -82,9 +83,10 @@ int dfi__keyed_new(struct dfi_source *source)
 	pthread_mutex_init(&keyed->latch, NULL);
 	keyed->incarnations = (uint64_t *)(void *)memory;
 	keyed->asked = keyed->incarnations + n_targets;
-	keyed->table.lanes = (void *)(keyed->asked + n_targets);
+	keyed->lanes = (void *)(keyed->asked + n_targets);
+	keyed->shut = keyed->lanes + n_partitions;
 	keyed->replays = source->flow.input_position != 0;
-	keyed->spare = (char *)(keyed->table.lanes + n_partitions);
+	keyed->spare = (char *)(keyed->shut + n_partitions);
 	keyed->state.owed = (void *)(keyed->spare + spare);
 	keyed->full = (bool *)((char *)keyed->state.owed + state);
 	keyed->pause_ns = KEYED_LEAST_PAUSE_NS / 2;
@@ -128,8 +130,8 @@ void dfi__keyed_point(
 {
 	struct dfi_source *end = keyed_end(open, seat);
 
-	open->keyed->table.lanes[partition] = end ? &end->head.only
-						  : &open->keyed->waiting;
+	open->keyed->lanes[partition] = end ? &end->head.only
+					    : &open->keyed->waiting;
 }
 
 void dfi__keyed_route(struct open_source *open)
