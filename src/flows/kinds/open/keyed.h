@@ -29,6 +29,13 @@
 /* Of a source. The latch protects all that is below. */
 struct keyed {
 	struct dfi_source_table table;
+	/*
+	 * The lanes of the ends, by their seats. In the ends themselves, which
+	 * begin on pages, they would have equal addresses but for the page: the
+	 * processor takes a store to one for one to another.
+	 */
+	struct dfi_source_lane *of_seats;
+	struct dfi_source **ends; /* by their seats: those of the source */
 	/* Of each partition: the lane of an end, or the waiting one. */
 	struct dfi_source_lane **lanes;
 	struct dfi_source_lane **shut; /* the same, all the waiting one */
@@ -114,9 +121,8 @@ static inline struct dfi_source *keyed_to(
 {
 	struct dfi_source_lane *lane = keyed->lanes[partition];
 
-	/* Ends have one lane, which is their first member. */
 	return lane == &keyed->waiting ? NULL
-				       : (struct dfi_source *)(void *)lane;
+				       : keyed->ends[lane - keyed->of_seats];
 }
 
 /* -ENOMEM. free: NULL is allowed. */
@@ -127,8 +133,12 @@ void dfi__keyed_free(struct keyed *keyed);
 
 /* Inside the latch, under the lock: something has changed. */
 void dfi__keyed_learn(struct open_source *open);
-/* Inside the latch: a ring is new. An earlier one may have lost a mark. */
-void dfi__keyed_owe(struct open_source *open, uint32_t seat);
+/*
+ * Inside the latch: the end of a seat is new. An earlier one may have lost a
+ * mark. And: it is given up.
+ */
+void dfi__keyed_take(struct open_source *open, uint32_t seat);
+void dfi__keyed_give(struct open_source *open, uint32_t seat);
 /* Inside the latch: the ends have changed. */
 void dfi__keyed_route(struct open_source *open);
 /* Inside the latch: the lane of tuples that wait has none. */

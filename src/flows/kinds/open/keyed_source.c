@@ -40,7 +40,7 @@ void dfi__keyed_send_end(struct dfi_source *source, struct dfi_source *end)
 static always_inline int put(
     struct dfi_source *source, struct dfi_source *end, const void *tuple)
 {
-	struct dfi_source_lane *lane = &end->head.only;
+	struct dfi_source_lane *lane = end->head.lanes;
 	size_t size = source->head.tuple_size;
 	int ret;
 
@@ -272,13 +272,14 @@ static always_inline int push(
 {
 	const struct keyed *keyed = open_source(source)->keyed;
 	struct dfi_source *end = keyed_to(keyed, partition);
+	struct dfi_source_lane *lane = keyed->lanes[partition];
 
 	if (unlikely(!end || !end->writers[0].segment ||
 		source->writers[0].refused || keyed->replays))
 		return push_slow(source, partition, tuple);
-	dfi_copy_tuple(end->head.only.next, tuple, source->head.tuple_size);
-	end->head.only.next += source->head.tuple_size;
-	if (unlikely(end->head.only.next == end->head.only.end))
+	dfi_copy_tuple(lane->next, tuple, source->head.tuple_size);
+	lane->next += source->head.tuple_size;
+	if (unlikely(lane->next == lane->end))
 		dfi__keyed_send_end(source, end);
 	return 0;
 }
@@ -287,8 +288,7 @@ static always_inline int push(
  * A tuple was pushed to a lane without room, or waits in the spare room: push
  * it again.
  */
-static int push_again(
-    struct dfi_source *source, uint32_t partition, bool waits)
+static int push_again(struct dfi_source *source, uint32_t partition, bool waits)
 {
 	struct keyed *keyed = open_source(source)->keyed;
 	struct dfi_source *end = keyed_to(keyed, partition);

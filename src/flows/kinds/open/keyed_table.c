@@ -69,7 +69,8 @@ int dfi__keyed_new(struct dfi_source *source)
 	char *memory = keyed
 	    ? calloc(1,
 		  state + 2 * n_targets * sizeof(uint64_t) +
-		      2 * n_partitions * sizeof(keyed->lanes[0]) + spare +
+		      2 * n_partitions * sizeof(keyed->lanes[0]) +
+		      n_targets * sizeof(keyed->of_seats[0]) + spare +
 		      2 * n_targets * sizeof(bool))
 	    : NULL;
 
@@ -86,7 +87,9 @@ int dfi__keyed_new(struct dfi_source *source)
 	keyed->lanes = (void *)(keyed->asked + n_targets);
 	keyed->shut = keyed->lanes + n_partitions;
 	keyed->replays = source->flow.input_position != 0;
-	keyed->spare = (char *)(keyed->shut + n_partitions);
+	keyed->of_seats = (void *)(keyed->shut + n_partitions);
+	keyed->ends = open_source(source)->ends;
+	keyed->spare = (char *)(keyed->of_seats + n_targets);
 	keyed->state.owed = (void *)(keyed->spare + spare);
 	keyed->full = (bool *)((char *)keyed->state.owed + state);
 	keyed->pause_ns = KEYED_LEAST_PAUSE_NS / 2;
@@ -130,7 +133,7 @@ void dfi__keyed_point(
 {
 	struct dfi_source *end = keyed_end(open, seat);
 
-	open->keyed->lanes[partition] = end ? &end->head.only
+	open->keyed->lanes[partition] = end ? end->head.lanes
 					    : &open->keyed->waiting;
 }
 
@@ -155,10 +158,23 @@ void dfi__keyed_forget(struct dfi_source *source, uint32_t lane)
 	dfi__keyed_route(open_source(source));
 }
 
-void dfi__keyed_owe(struct open_source *open, uint32_t seat)
+void dfi__keyed_take(struct open_source *open, uint32_t seat)
 {
-	if (open->keyed->state.tables && !open->keyed->ways)
-		open->keyed->state.owed[seat] = open->keyed->state.adopted;
+	struct keyed *keyed = open->keyed;
+	struct dfi_source_head *head = &open->ends[seat]->head;
+
+	keyed->of_seats[seat] = head->only;
+	head->lanes = &keyed->of_seats[seat];
+	if (keyed->state.tables && !keyed->ways)
+		keyed->state.owed[seat] = keyed->state.adopted;
+}
+
+void dfi__keyed_give(struct open_source *open, uint32_t seat)
+{
+	struct dfi_source_head *head = &open->ends[seat]->head;
+
+	head->only = *head->lanes;
+	head->lanes = &head->only;
 }
 
 void dfi__keyed_learn(struct open_source *open)

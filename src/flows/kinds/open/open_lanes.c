@@ -102,6 +102,8 @@ static void retire(struct dfi_source *source, uint32_t seat)
 	if (has_lost_seat(open, seat))
 		open->ends[seat]->cause = OPEN_CAUSE_GONE;
 	dfi__open_shared_lost(open, seat);
+	if (open->keyed)
+		dfi__keyed_give(open, seat);
 	open->ends[seat] = NULL;
 	open->n_ends--;
 	note_ends(open);
@@ -198,7 +200,7 @@ void dfi__open_take(struct open_source *open, uint32_t seat)
 	open->ends[seat] = pair->end;
 	dfi__open_shared_joined(open, seat);
 	if (open->keyed)
-		dfi__keyed_owe(open, seat);
+		dfi__keyed_take(open, seat);
 	if (open->keyed && open->keyed->spill)
 		dfi__spill_take(open, seat);
 	open->n_ends++;
