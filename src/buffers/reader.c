@@ -6,6 +6,7 @@
  */
 #include "reader.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include "base/counter.h"
 #include "base/error.h"
@@ -17,6 +18,14 @@ static struct ring_header *header(const struct reader *reader)
 	return (struct ring_header *)(void *)((char *)reader->region->base +
 	    reader->layout.first_ring +
 	    reader->layout.ring_size * reader->ring);
+}
+
+struct reader *dfi__readers_alloc(uint32_t n)
+{
+	size_t size = (size_t)n * sizeof(struct reader);
+	struct reader *readers = aligned_alloc(READER_ALIGN, size);
+
+	return readers ? memset(readers, 0, size) : NULL;
 }
 
 void dfi__region_init(struct region *region)

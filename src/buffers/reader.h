@@ -6,6 +6,8 @@
 #ifndef DFI_BUFFERS_READER_H
 #define DFI_BUFFERS_READER_H
 
+#include <assert.h>
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/atomic.h"
@@ -22,8 +24,14 @@ enum reader_end {
 	READER_ABORTED, /* gave up */
 };
 
+/*
+ * The size is a power of two, so that finding one by its number takes one
+ * instruction, however many members there are.
+ */
+#define READER_ALIGN 512
+
 struct reader {
-	struct ring_geometry geometry;
+	alignas(READER_ALIGN) struct ring_geometry geometry;
 	struct region *region;
 	struct ring_layout layout; /* of the region */
 	uint32_t ring;             /* the ring's number in the region */
@@ -86,6 +94,11 @@ struct reader {
 	uint32_t cause;         /* the cause in the source's abort mark */
 	enum reader_end end;
 };
+
+static_assert(sizeof(struct reader) == READER_ALIGN, "reader");
+
+/* n readers, zeroed, which free() frees; NULL: no memory. */
+struct reader *dfi__readers_alloc(uint32_t n);
 
 /*
  * Initialise what all rings of a region share. Call it before

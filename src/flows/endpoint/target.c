@@ -202,7 +202,7 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 	uint32_t i;
 	int ret;
 
-	target->readers = calloc(target->n_readers, sizeof(target->readers[0]));
+	target->readers = dfi__readers_alloc(target->n_readers);
 	if (!target->readers)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);

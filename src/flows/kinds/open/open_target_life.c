@@ -114,7 +114,7 @@ static int init(struct dfi_target *target, uint32_t idle_after_ms)
 	if (target->flow.ordered)
 		open->order = dfi__target_order_new();
 	/* One that only counts, for dfi_target_query(). */
-	target->readers = calloc(1, sizeof(target->readers[0]));
+	target->readers = dfi__readers_alloc(1);
 	target->n_readers = 1;
 	if (target->flags & DFI_EVENTS)
 		open->events = calloc(target->flow.n_sources,
