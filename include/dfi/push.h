@@ -39,7 +39,9 @@ DFI_INLINE int dfi_source_push_to(
  * In a replicate flow with target sets: send what follows, by any way in, to
  * these targets; at first everything goes to all. Another set sends what is
  * buffered, as a push that fills a segment does. A span that is lent ends. The
- * set stays after -EINVAL (it is empty), -ERANGE and -EPROTOTYPE.
+ * set stays after -EINVAL (it is empty), -ERANGE and -EPROTOTYPE. In an open
+ * flow bits are seats: a tuple goes to those of its set that are attached, and
+ * pushes return -ENXIO, not sticky, when none is.
  */
 DFI_API int dfi_source_choose(struct dfi_source *source, uint64_t targets);
 

@@ -211,6 +211,18 @@ int dfi__reader_global(const struct reader *reader, uint64_t *global)
 	return 0;
 }
 
+bool dfi__reader_passes(const struct reader *reader)
+{
+	const struct ring_geometry *g = &reader->geometry;
+	uint64_t state = atomic_peek(&reader->head->state);
+	const char *tuples = g->parts & SEGMENT_TARGETS
+	    ? find_tuples(reader, state)
+	    : NULL;
+
+	return tuples && !footer_is_mark(state) &&
+	    !(segment_header(g, tuples)->targets & reader->own_bit);
+}
+
 int dfi__reader_global_of(
     const struct reader *reader, uint64_t seq, uint64_t *global)
 {

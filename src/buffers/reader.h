@@ -78,7 +78,7 @@ struct reader {
 	uint64_t ahead;
 	struct {
 		const char *slots;
-		uint64_t passed;
+		uint64_t seen; /* reader_seen() at the move */
 		uint32_t slot; /* the next one */
 		uint32_t segment_count, batch;
 	} own;                         /* this ring, while the reader is away */
@@ -170,6 +170,10 @@ int dfi__reader_global(const struct reader *reader, uint64_t *global);
  */
 int dfi__reader_global_of(
     const struct reader *reader, uint64_t seq, uint64_t *global);
+
+/* Whether the next segment, which has come, is for a set without this target.
+ */
+bool dfi__reader_passes(const struct reader *reader);
 
 /* Tuples of all segments before the next one: lent, skipped and lost. */
 static inline uint64_t reader_seen(const struct reader *reader)

@@ -29,12 +29,13 @@ static int move_out(struct reader *reader, uint64_t key)
 		return ret;
 	reader->own.slots = slots;
 	reader->own.slot = reader->slot;
-	reader->own.passed = reader->passed;
+	reader->own.seen = reader_seen(reader);
 	reader->own.batch = reader->batch;
 	reader->own.segment_count = g->segment_count;
 	reader->batch = credit_batch(&there);
 	g->segment_count = there.segment_count;
-	reader->passed -= reader_seen(reader);
+	/* A shared ring counts from 0. */
+	reader->passed -= reader->own.seen;
 	reader->returned += SHARED_RING_MOVED - reader->seq;
 	reader->seq = SHARED_RING_MOVED;
 	reader->ahead = reader->seq - number;
@@ -47,7 +48,7 @@ static void move_back(struct reader *reader)
 {
 	reader->slots = reader->own.slots;
 	reader->slot = reader->own.slot;
-	reader->passed = reader->own.passed;
+	reader->passed += reader->own.seen;
 	reader->seq -= reader->ahead;
 	reader->returned -= reader->ahead;
 	reader->ahead = 0;

@@ -835,7 +835,8 @@ Test(open_replicate, what_is_not_there_is_refused)
 		attr.open.on_loss = DFI_ON_LOSS_DROP,
 		attr.replicate.method = DFI_REPLICATION_MULTICAST),
 	    "DFI_REPLICATION_NAIVE");
-	refuse(-EOPNOTSUPP, attr.routing = DFI_ROUTE_DIRECT, "routing");
+	refuse(-EINVAL, (attr.routing = DFI_ROUTE_DIRECT, attr.n_targets = 65),
+	    "targets");
 	refuse(-EINVAL, attr.segment_count = 1, "segment_count 1");
 	refuse(-EOPNOTSUPP, attr.open.on_loss = DFI_ON_LOSS_REPLAY,
 	    "DFI_ON_LOSS_DROP");

@@ -282,6 +282,39 @@ Test(open_shared, checksums_are_of_what_is_shared)
 	expect_ends(&sender);
 }
 
+/* Those who are not in the set pass over the segment, which is one for all. */
+Test(open_shared, target_sets_take_one_copy)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_FAIL);
+	const uint64_t all = (1 << SEATS) - 1;
+	struct sender sender;
+	uint64_t set, before;
+	uint32_t i, t;
+
+	attr.routing = DFI_ROUTE_DIRECT;
+	create(&attr);
+	open_sender(&sender, 0);
+	for (i = 0; i < SEATS; i++)
+		join(&sender, i);
+	await_shared(&sender);
+	for (i = 0; i < 5 * RING; i++) {
+		set = i % 2 ? all : 1 + i % all;
+		before = copied(&sender);
+		cr_assert_eq(dfi_source_choose(sender.source, set), 0);
+		push(&sender, SEGMENT + 1);
+		flush(&sender);
+		cr_assert_eq(copied(&sender) - before,
+		    (SEGMENT + 1) * sizeof(struct kv));
+		for (t = 0; t < SEATS; t++) {
+			if (set >> t & 1)
+				take(&sender, t);
+			sender.seen[t] = sender.next;
+		}
+	}
+	finish(&sender);
+	expect_ends(&sender);
+}
+
 /* G4: one who joins misses nothing, and then reads the same copy. */
 Test(open_shared, targets_that_join_get_a_new_ring)
 {

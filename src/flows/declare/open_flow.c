@@ -95,12 +95,6 @@ static int check_replicate(const struct dfi *dfi, const struct flow *flow,
 		    "open replicate flow sends lost segments again: leave it "
 		    "0",
 		    flow->name);
-	if (flow->routing)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': routing %u: in this version each tuple of an "
-		    "open replicate flow goes to all targets that are "
-		    "attached: leave routing 0, or use several flows",
-		    flow->name, flow->routing);
 	if (attr->segment_count &&
 	    attr->segment_count < REPLICATE_LEAST_SEGMENTS)
 		return dfi__fail(-EINVAL,

@@ -87,6 +87,7 @@ int dfi__flow_pair(const struct flow *flow, uint32_t source, uint32_t target,
 						? flow->combining_bytes
 						: DFI_DEFAULT_COMBINING_BYTES) /
 		    flow->n_targets;
+	part->part.has_sets = dfi__flow_has_groups(flow);
 	part->n_sources = part->n_targets = 1;
 	part->kind = DFI_SHUFFLE;
 	if (flow_moves(flow)) {
@@ -109,7 +110,8 @@ uint32_t dfi__flow_segment_parts(const struct flow *flow)
 {
 	return (flow->verify == DFI_VERIFY_CHECKSUM ? SEGMENT_CHECKSUM : 0) |
 	    (flow->ordered ? SEGMENT_GLOBAL : 0) |
-	    (dfi__flow_has_groups(flow) ? SEGMENT_TARGETS : 0) |
+	    (dfi__flow_has_groups(flow) || flow->part.has_sets ? SEGMENT_TARGETS
+							       : 0) |
 	    (flow->window_tuples ? SEGMENT_MARK : 0) |
 	    (dfi__flow_combines(flow) ? SEGMENT_RECORDS : 0) |
 	    (flow->partitions || flow->input_position ? SEGMENT_TABLES : 0) |

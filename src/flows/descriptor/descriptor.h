@@ -42,6 +42,7 @@ struct node {
 struct flow_part {
 	uint32_t combiner;   /* its number + 1; 0: the inputs of the targets */
 	bool from_combiners; /* the senders are combiners, not sources */
+	bool has_sets;       /* of a pair: segments say for whom they are */
 	uint32_t first_source; /* number of the first sender */
 	uint32_t first_target; /* of a pair */
 	uint64_t pair;         /* its id; 0: no pair */
@@ -286,11 +287,12 @@ static inline bool flow_holds_tuples(const struct flow *flow)
 	return flow->partitions || flow->input_position;
 }
 
-/* Whether each tuple is for a seat that the application chooses. */
+/* Whether each tuple is for one seat, which the application chooses. */
 static inline bool flow_names_seats(const struct flow *flow)
 {
-	return flow->routing == DFI_ROUTE_DIRECT ||
-	    flow->routing == DFI_ROUTE_FUNCTION;
+	return flow->kind != DFI_REPLICATE &&
+	    (flow->routing == DFI_ROUTE_DIRECT ||
+		flow->routing == DFI_ROUTE_FUNCTION);
 }
 
 /* Whether an open flow has partitions. */

@@ -58,6 +58,8 @@ struct lane_ops {
 	 */
 	int (*flush)(struct dfi_source *source, uint32_t lane);
 	int (*finish)(struct dfi_source *source, int64_t deadline);
+	/* What follows is for this target set; NULL: no sets. */
+	int (*choose)(struct dfi_source *source, uint64_t targets);
 
 	/* Each of these may be NULL. */
 

@@ -45,7 +45,7 @@ static int check_routable(struct dfi_source *source)
 	int ret = dfi__source_check_free(source);
 
 	if (ret || source->router.routing != DFI_ROUTE_DIRECT ||
-	    source->replica_writer)
+	    source->head.targets)
 		return ret;
 	return dfi__source_refuse(source,
 	    dfi__fail(-EPROTOTYPE,
@@ -65,7 +65,7 @@ static int push_routed(struct dfi_source *source, const void *tuple)
 	uint32_t target, next = router->next;
 	int ret;
 
-	if (unlikely(source->replica_writer != NULL))
+	if (unlikely(dfi__flow_has_groups(&source->flow)))
 		return dfi_source_push_set(source,
 		    router->set_function(
 			router->function_arg, tuple, router->n_targets),

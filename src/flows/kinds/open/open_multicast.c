@@ -154,10 +154,13 @@ int dfi__open_multicast_send(struct dfi_source *source, uint64_t bytes)
 		ret = drop_lost(source);
 	if (ret < 0)
 		return ret;
-	open->held = open->n_ends ? 0 : bytes;
-	if (!open->n_ends)
+	open->held = open->n_ends || open->set ? 0 : bytes;
+	if (open->held)
 		return 0;
+	if (unlikely(open->set && !open_set_is_there(open, open->set)))
+		return dfi__open_replica_drop(source, bytes);
 	lane->segment = writer_payload(lane);
+	lane->targets = open->set;
 	(void)dfi__writer_publish(lane, bytes);
 	for (i = 0; i < open_seats(source); i++)
 		if (open->ends[i])

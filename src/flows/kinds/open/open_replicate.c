@@ -74,6 +74,7 @@ static int send_to(
 		return dfi__open_lose(source, seat);
 	ring->segment = open->filled;
 	ring->global = position;
+	ring->targets = open->set;
 	counter_add(&source->writers[0].moved, bytes);
 	return dfi__writer_publish(ring, bytes) < 0
 	    ? dfi__open_lose(source, seat)
@@ -81,27 +82,70 @@ static int send_to(
 }
 
 /*
- * Send to all that read the shared ring, if that is used: to how many, or a
- * sticky error.
+ * Send to all that read the shared ring, if that is used: to how many of the
+ * set, or a sticky error.
  */
 static int send_shared(struct dfi_source *source, uint64_t bytes)
 {
 	struct open_source *open = open_source(source);
 	uint32_t i;
-	int ret = 0;
+	int ret = 0, n = 0;
 
 	if (!shared_is_used(open->shared))
 		return 0;
 	for (i = 0; !ret && i < open_seats(source); i++)
 		if (shared_has(open->shared, i) && open_is_lost(open->ends[i]))
 			ret = dfi__open_lose(source, i);
-	return ret < 0 ? ret : (int)dfi__open_shared_send(open, bytes);
+	if (ret < 0 || likely(!open->set))
+		return ret < 0 ? ret : (int)dfi__open_shared_send(open, bytes);
+	for (i = 0; i < open_seats(source); i++)
+		n += shared_has(open->shared, i) && open_addresses(open, i);
+	open->shared->writer.targets = open->set;
+	if (n)
+		(void)dfi__open_shared_send(open, bytes);
+	return n;
+}
+
+int dfi__open_replica_drop(struct dfi_source *source, uint64_t bytes)
+{
+	struct open_source *open = open_source(source);
+	uint64_t n = bytes / source->head.tuple_size;
+
+	open->held = 0;
+	owned_add(&open->dropped, n);
+	if (source->flow.on_loss != DFI_ON_LOSS_FAIL)
+		return 0;
+	return dfi__source_fail(source,
+	    dfi__fail(-ECONNRESET,
+		"flow '%s': %s %u: %lu tuples are for the target set %#lx, of "
+		"which nobody is attached any more",
+		source->flow.name, SOURCE_ID(source), (unsigned long)n,
+		(unsigned long)open->set));
 }
 
 /*
- * Send to all that are attached: 0, or a sticky error. If nobody is, the
- * segment waits for the first who comes; in an ordered flow it also waits for a
- * view.
+ * To a ring that nobody else reads. In an ordered flow those who are not in the
+ * set get the position alone. 1: somebody of the set has got it; or a sticky
+ * error.
+ */
+static int send_alone(
+    struct dfi_source *source, uint32_t seat, uint64_t bytes, uint64_t position)
+{
+	struct open_source *open = open_source(source);
+	int ret;
+
+	if (!open->ends[seat] || shared_has(open->shared, seat))
+		return 0;
+	if (likely(open_addresses(open, seat)))
+		return send_to(source, seat, bytes, position);
+	ret = open->order ? send_to(source, seat, 0, position) : 0;
+	return ret < 0 ? ret : 0;
+}
+
+/*
+ * Send to all that are attached, and in the set: 0, or a sticky error. If
+ * nobody is, the segment waits for the first who comes; in an ordered flow it
+ * also waits for a view. With sets nothing waits for who comes.
  */
 static int send_to_all(struct dfi_source *source, uint64_t bytes)
 {
@@ -111,6 +155,8 @@ static int send_to_all(struct dfi_source *source, uint64_t bytes)
 	uint32_t i, n = 0;
 	int ret = 0;
 
+	if (unlikely(open->set && !open_set_is_there(open, open->set)))
+		return dfi__open_replica_drop(source, bytes);
 	if (open->multicast)
 		return dfi__open_multicast_send(source, bytes);
 	open->held = bytes;
@@ -123,13 +169,13 @@ static int send_to_all(struct dfi_source *source, uint64_t bytes)
 		n = ret > 0 ? (uint32_t)ret : 0;
 	}
 	for (i = 0; ret >= 0 && i < open_seats(source); i++) {
-		if (shared_has(open->shared, i))
-			continue;
-		ret = open->ends[i] ? send_to(source, i, bytes, position) : 0;
+		ret = send_alone(source, i, bytes, position);
 		n += ret > 0;
 	}
 	if (open->order)
 		dfi__open_order_sent(source, position);
+	if (unlikely(ret >= 0 && !n && open->set))
+		return dfi__open_replica_drop(source, bytes);
 	open->held = n ? 0 : bytes;
 	if (unlikely(!n && open->filled != open->room)) {
 		memcpy(open->room, open->filled, bytes);
@@ -240,7 +286,10 @@ static int send_segment(struct dfi_source *source)
 	uint64_t bytes = source_filled(source, 0);
 
 	close_lane(source);
-	return bytes ? send_to_all(source, bytes) : 0;
+	if (!bytes)
+		return 0;
+	open_source(source)->set = source->head.targets;
+	return send_to_all(source, bytes);
 }
 
 int dfi__open_replica_send(struct dfi_source *source, uint32_t lane)
@@ -255,6 +304,40 @@ static bool has_targets(const struct open_source *open)
 	return open->n_ends || (open->order && open->order->lacks_pairs);
 }
 
+/* Whether a target of the set has a seat, whose ring is made. */
+static bool set_will_be_there(struct open_source *open, uint64_t targets)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	bool expected = false;
+	uint32_t i;
+
+	pthread_mutex_lock(&seats->lock);
+	for (i = 0; i < open_seats(open->source); i++)
+		if (targets >> i & 1)
+			expected |= dfi__pairs_expected(&open->pairs, i);
+	pthread_mutex_unlock(&seats->lock);
+	return expected;
+}
+
+/*
+ * Whether the next segment has a target: 1; 0: it will have one; or -ENXIO,
+ * which is not sticky. Before those are there who must be, it is too early to
+ * tell.
+ */
+static int find_set(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	uint64_t targets = source->head.targets;
+
+	if (likely(!targets) || open_set_is_there(open, targets))
+		return 1;
+	if (!open->may_push || set_will_be_there(open, targets))
+		return 0;
+	return dfi__fail(-ENXIO,
+	    "flow '%s': %s %u: the target set %#lx: nobody holds a seat of it",
+	    source->flow.name, SOURCE_ID(source), (unsigned long)targets);
+}
+
 /*
  * Wait until the lane is open, or, of a segment that waits for a view while
  * targets are there, until it is sent.
@@ -266,10 +349,13 @@ static int await_lane(struct dfi_source *source, bool only_sent)
 	int ret;
 
 	for (;;) {
+		seat = open_seats(source);
 		ret = source_check(source);
 		if (!ret)
 			ret = dfi__open_adopt(source);
 		if (!ret)
+			ret = only_sent ? 1 : find_set(source);
+		if (ret > 0)
 			ret = open_when_room(source, &seat);
 		if (ret != 0)
 			return ret < 0 ? ret : 0;
@@ -297,6 +383,15 @@ static int await_sent(struct dfi_source *source)
 	return open->order && open->held && has_targets(open)
 	    ? await_lane(source, true)
 	    : 0;
+}
+
+/* The next push finds that nobody of its set is there. */
+static void close_without_set(struct dfi_source *source)
+{
+	if (unlikely(source->head.targets && source->writers[0].segment &&
+		!source_filled(source, 0) &&
+		!open_set_is_there(open_source(source), source->head.targets)))
+		close_lane(source);
 }
 
 /*
@@ -338,6 +433,7 @@ static __attribute__((__noinline__)) int look_and_send(
 		ret = open_when_room(source, &seat);
 	if (ret >= 0)
 		ret = await_sent(source);
+	close_without_set(source);
 	return ret < 0 && source->status ? ret : 0;
 }
 
@@ -355,6 +451,15 @@ int dfi__open_replica_reached(struct dfi_source *source, uint32_t lane)
 	return look_and_send(source);
 }
 
+int dfi__open_replica_choose(struct dfi_source *source, uint64_t targets)
+{
+	int ret = send_segment(source);
+
+	if (!ret)
+		source->head.targets = targets;
+	return ret;
+}
+
 /* While nobody is there, what the lane has waits for the first who comes. */
 int dfi__open_replica_flush(struct dfi_source *source, uint32_t lane)
 {
@@ -370,6 +475,7 @@ int dfi__open_replica_flush(struct dfi_source *source, uint32_t lane)
 		ret = await_sent(source);
 	if (!ret)
 		ret = open_when_room(source, &seat);
+	close_without_set(source);
 	return ret < 0 ? ret : 0;
 }
 

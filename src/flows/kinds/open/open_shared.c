@@ -365,7 +365,8 @@ void dfi__open_shared_enter(struct open_source *open)
 		};
 		shared->readers[shared->n_readers++] = end;
 	}
-	shared->has_all = shared->n_readers == open->n_ends;
+	shared->has_all = shared->n_readers == open->n_ends &&
+	    !open->source->head.targets;
 	shared->outdated = false;
 	set_state(shared, SHARED_USED);
 }

@@ -142,7 +142,7 @@ static void init_lanes(struct dfi_source *source)
 		return;
 	}
 	/* A combiner flow routes by keys, as a closed flow does. */
-	if (!open->combines)
+	if (!open->combines && !open->replicates)
 		source->head.inline_routing = open->routed ? DFI_INLINE_ONE
 							   : DFI_INLINE_NONE;
 }

@@ -72,13 +72,14 @@ struct open_source {
 	char *filled;    /* where that segment is, or was */
 	struct open_shared *shared; /* if it moves to shared rings, or NULL */
 	struct open_multicast *multicast; /* if by datagrams, or NULL */
-	uint64_t held;               /* bytes in it that wait for a target */
-	struct seat_news *news;      /* of each target; only with DFI_EVENTS */
-	struct keyed *keyed;         /* with partitions (keyed.h), or NULL */
-	struct source_order *order;  /* or NULL */
-	_Atomic uint64_t dropped;    /* see dfi_source_dropped() */
-	struct seat_full *full;      /* of each ring; or NULL */
-	_Atomic uint64_t mark;       /* source->marked, for the helper */
+	uint64_t held;              /* bytes in it that wait for a target */
+	uint64_t set;               /* target set of what is sent; 0: no sets */
+	struct seat_news *news;     /* of each target; only with DFI_EVENTS */
+	struct keyed *keyed;        /* with partitions (keyed.h), or NULL */
+	struct source_order *order; /* or NULL */
+	_Atomic uint64_t dropped;   /* see dfi_source_dropped() */
+	struct seat_full *full;     /* of each ring; or NULL */
+	_Atomic uint64_t mark;      /* source->marked, for the helper */
 	struct dfi_source_attr attr; /* of the ends */
 	struct wait_policy wait;
 };
@@ -247,14 +248,38 @@ uint32_t dfi__open_lane_most_room(const struct dfi_source *source, uint32_t n,
     const char **why, const char **instead);
 uint64_t dfi__open_lane_waiting_bytes(const struct dfi_source *source);
 
+/* Whether what is sent is for this seat. */
+static inline bool open_addresses(const struct open_source *open, uint32_t seat)
+{
+	return likely(!open->set) || open->set >> seat & 1;
+}
+
+/* Whether somebody is attached whom a target set names, if there are sets. */
+static inline bool open_set_is_there(
+    const struct open_source *open, uint64_t targets)
+{
+	uint32_t seat;
+
+	for (; targets; targets &= targets - 1) {
+		seat = (uint32_t)__builtin_ctzll(targets);
+		if (open->ends[seat])
+			return true;
+	}
+	return false;
+}
+
 /* The same for a replicate flow, without questions about one target. */
 int dfi__open_replica_reached(struct dfi_source *source, uint32_t lane);
 int dfi__open_replica_send(struct dfi_source *source, uint32_t lane);
 int dfi__open_replica_make_room(struct dfi_source *source, uint32_t lane);
 int dfi__open_replica_flush(struct dfi_source *source, uint32_t lane);
 int dfi__open_replica_finish(struct dfi_source *source, int64_t deadline);
+int dfi__open_replica_choose(struct dfi_source *source, uint64_t targets);
 int dfi__open_replica_check_whole(const struct dfi_source *source);
 uint64_t dfi__open_replica_waiting_bytes(const struct dfi_source *source);
+
+/* Drop bytes for a set of which nobody is left: 0, or a sticky error. */
+int dfi__open_replica_drop(struct dfi_source *source, uint64_t bytes);
 
 /* Reserve the memory of a replicate flow's segment. */
 int dfi__open_replica_init(struct dfi_source *source);

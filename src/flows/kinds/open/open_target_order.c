@@ -417,19 +417,36 @@ static int find(struct dfi_target *target, uint32_t *ring, bool *later)
 	return 1;
 }
 
+static void delivered(struct open_target *open, uint32_t i)
+{
+	struct target_order *order = open->order;
+
+	open->taken[i].delivered = ++order->due;
+	if (unlikely(atomic_peek(&order->hole_since)))
+		atomic_set(&order->hole_since, 0);
+}
+
+/* Pass over a segment that is due, and is for other targets. */
+static int pass_on(struct open_target *open, uint32_t i)
+{
+	int ret = pass_over(&open->taken[i]);
+
+	if (ret < 0)
+		return ret;
+	delivered(open, i);
+	return 1;
+}
+
 static int deliver(struct dfi_target *target, uint32_t i)
 {
 	struct open_target *open = open_target(target);
-	struct target_order *order = open->order;
 	int ret = dfi__target_input(open->taken[i].end);
 
 	if (ret <= 0)
 		return ret == -EAGAIN ? 0 : ret;
 	open_target_lend(target, open->taken[i].end, open->taken[i].seat);
 	open->current = i;
-	open->taken[i].delivered = ++order->due;
-	if (unlikely(atomic_peek(&order->hole_since)))
-		atomic_set(&order->hole_since, 0);
+	delivered(open, i);
 	return 1;
 }
 
@@ -477,11 +494,15 @@ static int take_due(struct dfi_target *target)
 	/* A decided view is delivered from all rings at once. */
 	if (order->next && awaits_marks(open))
 		return 0;
-	ret = find(target, &i, &later);
-	if (!ret && order->next) {
-		enter_next(open);
+	do {
 		ret = find(target, &i, &later);
-	}
+		if (!ret && order->next) {
+			enter_next(open);
+			ret = find(target, &i, &later);
+		}
+	} while (ret > 0 && open->taken[i].joined &&
+	    dfi__reader_passes(&open->taken[i].end->readers[0]) &&
+	    (ret = pass_on(open, i)) > 0);
 	/* The helper may have taken its mark: the look tells of it first. */
 	if (ret > 0)
 		return open->taken[i].joined ? deliver(target, i) : 0;

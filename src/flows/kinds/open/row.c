@@ -99,6 +99,7 @@ const struct lane_ops dfi__open_replica_ops = {
 	.make_room = dfi__open_replica_make_room,
 	.flush = dfi__open_replica_flush,
 	.finish = dfi__open_replica_finish,
+	.choose = dfi__open_replica_choose,
 	.check_whole = dfi__open_replica_check_whole,
 	.waiting_bytes = dfi__open_replica_waiting_bytes,
 };
