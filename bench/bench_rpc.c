@@ -91,7 +91,8 @@ static bool ask(struct visitor *visitor)
 	uint32_t size = client->service->tuple_size;
 
 	client->request[RPC_ID]++;
-	client->request[size / 8 - 1] = client->request[RPC_ID];
+	memcpy((char *)client->request + size - sizeof(uint64_t),
+	    &client->request[RPC_ID], sizeof(uint64_t));
 	if (!client->service->ops->call(client))
 		return false;
 	if (memcmp(client->request, client->reply, size) == 0)

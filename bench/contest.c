@@ -119,6 +119,13 @@ static bool has_stragglers(enum rival_kind kind)
 	return kind == RIVAL_OPENMPI_ALLTOALLV || kind == RIVAL_MPICH_ALLTOALLV;
 }
 
+/* Whether an end of a round trip looks for a change of the last whole word. */
+static bool polls_a_word(enum rival_kind kind)
+{
+	return kind == RIVAL_OPENMPI_PUT || kind == RIVAL_MPICH_PUT ||
+	    kind == RIVAL_UCX_PUT;
+}
+
 /* Whether the options choose it, and it can run here. */
 static bool takes_part(const struct trial *trial, enum rival_kind kind)
 {
@@ -127,6 +134,9 @@ static bool takes_part(const struct trial *trial, enum rival_kind kind)
 	uint32_t i;
 
 	if (options->straggler && !has_stragglers(kind))
+		return false;
+	if (trial->measure == MEASURE_TRIPS && trial->tuple_size < 8 &&
+	    polls_a_word(kind))
 		return false;
 	for (i = 0; i < options->n_rivals; i++)
 		if (options->rivals[i] == kind)

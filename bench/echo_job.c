@@ -207,7 +207,9 @@ static force_inline int expect(
 	if (ret <= 0)
 		return ret < 0 ? ret : -EBADMSG;
 	tuple_sum(tuple, state->size, sum);
-	return tuple_key(tuple) == key ? 0 : -EBADMSG;
+	return tuple_key(tuple, state->size) == tuple_count(key, state->size)
+	    ? 0
+	    : -EBADMSG;
 }
 
 static force_inline int request(struct echo_state *state, struct word_sum *sum)

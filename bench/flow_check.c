@@ -17,7 +17,7 @@ static struct sequence source_sequence(const struct plan *plan, uint32_t source)
 {
 	return (struct sequence){
 		.first_word = source_first_word(source),
-		.words = plan->tuple_size / 8,
+		.words = tuple_words(plan->tuple_size),
 		.length = plan->api == API_BATCH ? plan_table_tuples(plan)
 						 : UINT64_MAX,
 	};
@@ -38,34 +38,78 @@ static bool routed_by_content(const struct plan *plan)
 
 static bool routed_to(const struct plan *plan, uint64_t key, uint32_t target)
 {
+	key = tuple_count(key, plan->tuple_size);
 	return plan->replicates || plan->paired ||
 	    dfi_hash_partition(dfi_hash64(key), plan->n_targets) == target;
 }
 
 static bool tuple_is_whole(const char *tuple, uint32_t tuple_size)
 {
-	uint64_t key = tuple_key(tuple);
+	uint64_t key = tuple_key(tuple, tuple_size);
 	uint32_t i;
 
 	for (i = 8; i + 8 <= tuple_size; i += 8)
-		if (tuple_key(tuple + i) != key + i / 8)
+		if (tuple_key(tuple + i, 8) != key + i / 8)
 			return false;
-	for (i = tuple_size / 8 * 8; i < tuple_size; i++)
+	for (i = tuple_size - (uint32_t)tuple_tail_size(tuple_size);
+	     i < tuple_size; i++)
 		if (tuple[i] != TAIL_BYTE)
 			return false;
 	return true;
 }
 
-bool flow_check(struct receiver *receiver, uint32_t index, const char *tuple)
+/*
+ * Below 8 bytes a tuple only has the low bytes of its count. So it is compared
+ * with that of the next tuple for this target, if that is known.
+ */
+static bool check_small(struct receiver *receiver, uint32_t index,
+    const char *tuple, uint32_t source)
 {
 	const struct plan *plan = receiver->plan;
-	uint64_t key = tuple_key(tuple), i, expected;
+	struct sequence sequence;
+	uint64_t *next, expected, n;
+
+	if (source == ANY_SOURCE && plan->paired)
+		source = receiver_target(receiver, index);
+	if (source == ANY_SOURCE && plan->n_sources == 1)
+		source = 0;
+	if (source == ANY_SOURCE || !routed_by_content(plan))
+		return true;
+	if (source >= plan->n_sources)
+		return false;
+	sequence = source_sequence(plan, source);
+	next = &receiver->next[index * plan->n_sources + source];
+	expected = *next;
+	/* After so many tuples the low bytes, or the table, begin again. */
+	n = tuple_count(UINT64_MAX, plan->tuple_size);
+	if (n > sequence.length)
+		n = sequence.length;
+	for (; !routed_to(plan, expected, receiver_target(receiver, index));
+	     n--) {
+		if (!n)
+			return false;
+		expected = after(&sequence, expected);
+	}
+	*next = after(&sequence, expected);
+	return tuple_key(tuple, plan->tuple_size) ==
+	    tuple_count(expected, plan->tuple_size);
+}
+
+bool flow_check(struct receiver *receiver, uint32_t index, const char *tuple,
+    uint32_t known)
+{
+	const struct plan *plan = receiver->plan;
+	uint64_t key = tuple_key(tuple, plan->tuple_size), i, expected;
 	uint32_t source = word_source(key);
 	struct sequence sequence;
 	uint64_t *next;
 
+	if (!tuple_is_whole(tuple, plan->tuple_size))
+		return false;
+	if (plan->tuple_size < 8)
+		return check_small(receiver, index, tuple, known);
 	if (source >= plan->n_sources ||
-	    !tuple_is_whole(tuple, plan->tuple_size))
+	    (known != ANY_SOURCE && known != source))
 		return false;
 	if (plan->paired && source != receiver_target(receiver, index))
 		return false;

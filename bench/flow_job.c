@@ -29,22 +29,27 @@ static bool is_combiner(const struct worker *worker, uint32_t *number)
 
 void tuple_schema_init(struct tuple_schema *schema, uint32_t tuple_size)
 {
+	uint32_t key = (uint32_t)tuple_word_size(tuple_size);
+
 	*schema = (struct tuple_schema){
 		.fields = {
 			{
 				.name = "key",
-				.type = DFI_UINT64,
-				.size = 8,
+				.type = key == 8 ? DFI_UINT64
+				    : key == 4   ? DFI_UINT32
+				    : key == 2   ? DFI_UINT16
+						 : DFI_UINT8,
+				.size = key,
 			},
 			{
 				.name = "rest",
 				.type = DFI_BYTES,
-				.offset = 8,
-				.size = tuple_size - 8,
+				.offset = key,
+				.size = tuple_size - key,
 			},
 		},
 		.schema = {
-			.n_fields = tuple_size > 8 ? 2 : 1,
+			.n_fields = tuple_size > key ? 2 : 1,
 			.tuple_size = tuple_size,
 		},
 	};

@@ -53,11 +53,16 @@ static inline uint32_t receiver_target(
 	return receiver->thread + index * receiver->plan->n_target_threads;
 }
 
+/* The source of a tuple that comes alone, from any of several sources. */
+#define ANY_SOURCE UINT32_MAX
+
 /*
- * Whether the tuple is whole, and the next one of the source that its key names
- * at the receiver's target number index.
+ * Whether the tuple is whole, and the next one of its source at the receiver's
+ * target number index. Its key names the source; that of a tuple below 8 bytes
+ * does not, so one of any source is only looked at for being whole.
  */
-bool flow_check(struct receiver *receiver, uint32_t index, const char *tuple);
+bool flow_check(struct receiver *receiver, uint32_t index, const char *tuple,
+    uint32_t source);
 
 /* Send all tuples, but not the end. 0 or the library's error. */
 int flow_send(struct sender *sender);

@@ -11,7 +11,7 @@ static force_inline void take(struct receiver *receiver, uint32_t index,
     const char *tuple, size_t tuple_size, struct word_sum *sum, bool check)
 {
 	tuple_sum(tuple, tuple_size, sum);
-	if (check && !flow_check(receiver, index, tuple))
+	if (check && !flow_check(receiver, index, tuple, ANY_SOURCE))
 		receiver->bad++;
 }
 
@@ -65,8 +65,8 @@ static force_inline void take_batch(struct receiver *receiver, uint32_t index,
 	struct word_sum part = { 0 };
 
 	for (; tuple != end; tuple += tuple_size) {
-		take(receiver, index, tuple, tuple_size, &part, check);
-		if (check && word_source(tuple_key(tuple)) != batch->source)
+		tuple_sum(tuple, tuple_size, &part);
+		if (check && !flow_check(receiver, index, tuple, batch->source))
 			receiver->bad++;
 	}
 	word_sum_add(sum, &part);

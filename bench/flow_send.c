@@ -16,7 +16,7 @@ static force_inline int send_push(
 	uint64_t n = sender->plan->tuples;
 	int ret;
 
-	for (; n > 0; n--, key += tuple_size / 8) {
+	for (; n > 0; n--, key += tuple_words(tuple_size)) {
 		tuple_make(tuple, tuple_size, key);
 		ret = dfi_source_push(source, tuple);
 		if (ret < 0)
@@ -36,7 +36,7 @@ static force_inline int send_push_to(
 	uint32_t lane = 0, n_lanes = plan_lanes(sender->plan);
 	int ret;
 
-	for (; n > 0; n--, key += tuple_size / 8) {
+	for (; n > 0; n--, key += tuple_words(tuple_size)) {
 		tuple_make(tuple, tuple_size, key);
 		ret = dfi_source_push_to(source,
 		    plan_named_target(sender->plan, source_number, lane),
@@ -66,7 +66,7 @@ static force_inline int send_cursor(
 		left -= n;
 		cursor = dfi_source_cursor_open(sender->source,
 		    plan_named_target(plan, source, target), tuple_size);
-		for (; n > 0; n--, key += tuple_size / 8) {
+		for (; n > 0; n--, key += tuple_words(tuple_size)) {
 			tuple_make(tuple, tuple_size, key);
 			if (dfi_source_cursor_push(&cursor, tuple, tuple_size))
 				break;

@@ -128,7 +128,7 @@ static force_inline int fold_groups(struct fold_state *state, size_t tuple_size)
 		tuple = copy.tuples;
 		for (i = 0; i < n; i++, tuple += tuple_size) {
 			memcpy(&value, tuple + 8, sizeof(value));
-			find(&copy, tuple_key(tuple))->sum += value;
+			find(&copy, tuple_key(tuple, tuple_size))->sum += value;
 		}
 	}
 	state->n_records = copy.n_records;

@@ -39,7 +39,8 @@ static void take(struct receiver *receiver, const struct dfi_batch *batch)
 
 	sum_by_size(&taking);
 	for (i = 0; receiver->plan->check && i < batch->count; i++)
-		if (!flow_check(receiver, 0, tuple + (size_t)i * batch->stride))
+		if (!flow_check(receiver, 0, tuple + (size_t)i * batch->stride,
+			batch->source))
 			receiver->bad++;
 	receiver->tuples += batch->count;
 }

@@ -60,7 +60,7 @@ static force_inline int partition_sized(struct exchange *to, size_t size)
 
 	for (i = 0; i < most;) {
 		tuple = table + at * size;
-		rank = dfi_hash64_partition(tuple_key(tuple), n);
+		rank = dfi_hash64_partition(tuple_key(tuple, size), n);
 		memcpy(
 		    out + rank * block_size + used[rank] * size, tuple, size);
 		at = at + 1 == n_table ? 0 : at + 1;

@@ -89,7 +89,7 @@ static force_inline int add_sized(struct adder *adder, size_t size)
 	for (i = 0; i < adder->n; i++) {
 		tuple_fill_group(adder->tuple, size, &pattern, adder->n_groups);
 		memcpy(&value, adder->tuple + 8, sizeof(value));
-		adder->sums[tuple_key(adder->tuple)] += value;
+		adder->sums[tuple_key(adder->tuple, size)] += value;
 	}
 	return 0;
 }

@@ -202,6 +202,9 @@ static void open_window(const struct worker *worker, struct state *state)
 	state->slots = state->slots ? state->slots : 1;
 	state->left = worker->plan->tuples;
 	size = RING_AT + state->slots * state->message_size;
+	/* MPICH hangs where the memory of rank 1, behind that of 0, is
+	 * unaligned. */
+	size = (size + 63) / 64 * 64;
 	MPI_Win_allocate((MPI_Aint)size, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
 	    &state->memory, &state->window);
 	/* No tuple of a round trip has this word. */

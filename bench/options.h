@@ -12,7 +12,7 @@
 #include "run_step.h"
 #include "runner.h"
 
-#define MAX_TUPLE_SIZES 16
+#define MAX_TUPLE_SIZES 17
 
 /* Which endpoints this invocation has; another invocation has the rest. */
 enum bench_role {

@@ -18,11 +18,11 @@ static const struct argp_option common_table[] = {
 	    "the targets (default 1)",
 	    0 },
 	{ "tuple-size", KEY_TUPLE_SIZE, "LIST", 0,
-	    "Bytes of a tuple, 8 to 1M: one size, or a list with commas, with "
+	    "Bytes of a tuple, 1 to 1M: one size, or a list with commas, with "
 	    "a result for each",
 	    0 },
 	{ "all-sizes", KEY_ALL_SIZES, NULL, 0,
-	    "Tuples of all powers of two from 8 to 64K, with a result for each",
+	    "Tuples of all powers of two from 1 to 64K, with a result for each",
 	    0 },
 	{ "segment-size", KEY_SEGMENT_SIZE, "SIZE", 0,
 	    "Payload bytes of a ring's segment, 8 to 64M (default: the "
@@ -99,11 +99,10 @@ static void parse_tuple_sizes(const struct argp_state *state, const char *text,
 		    "8,100,4K",
 		    text, MAX_TUPLE_SIZES);
 	for (i = 0; i < options->n_tuple_sizes; i++) {
-		if (sizes[i] < 8 || sizes[i] > DFI_MAX_TUPLE_SIZE)
+		if (sizes[i] < 1 || sizes[i] > DFI_MAX_TUPLE_SIZE)
 			usage_error(state,
-			    "--tuple-size '%s': %lu is not from 8, the bytes "
-			    "of the key, to %u",
-			    text, (unsigned long)sizes[i], DFI_MAX_TUPLE_SIZE);
+			    "--tuple-size '%s': %lu is not from 1 to %u", text,
+			    (unsigned long)sizes[i], DFI_MAX_TUPLE_SIZE);
 		options->tuple_sizes[i] = (uint32_t)sizes[i];
 	}
 }
@@ -127,7 +126,7 @@ static void all_sizes(struct common_options *options)
 	uint32_t size;
 
 	options->n_tuple_sizes = 0;
-	for (size = 8; size <= 64 << 10; size *= 2)
+	for (size = 1; size <= 64 << 10; size *= 2)
 		options->tuple_sizes[options->n_tuple_sizes++] = size;
 }
 

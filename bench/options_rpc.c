@@ -11,11 +11,9 @@ static void check(
 	uint32_t size = common->n_tuple_sizes ? common->tuple_sizes[0] : 64;
 
 	refuse_role(state, common);
-	if (common->n_tuple_sizes > 1 || size < 24 || size > RPC_MAX_TUPLE ||
-	    size % 8)
+	if (common->n_tuple_sizes > 1 || size < 24 || size > RPC_MAX_TUPLE)
 		usage_error(state,
-		    "--tuple-size: a request is one size from 24 to %d bytes, "
-		    "in eights",
+		    "--tuple-size: a request is one size from 24 to %d bytes",
 		    RPC_MAX_TUPLE);
 }
 

@@ -88,8 +88,8 @@ static uint64_t fold_sum(const struct plan *plan, uint64_t first)
 uint64_t plan_source_sum(const struct plan *plan, uint32_t source)
 {
 	uint64_t first = source_first_word(source);
-	uint64_t words = plan->tuple_size / 8;
-	uint64_t tails = plan->tuples * tuple_tail(plan->tuple_size);
+	size_t size = plan->tuple_size;
+	uint64_t tails = plan->tuples * tuple_tail(size);
 	uint64_t table, laps;
 
 	if (plan->job == JOB_COMBINE)
@@ -97,9 +97,9 @@ uint64_t plan_source_sum(const struct plan *plan, uint32_t source)
 	if (plan->job == JOB_FOLD)
 		return fold_sum(plan, first);
 	if (plan->api != API_BATCH)
-		return word_sum_expected(first, plan->tuples * words) + tails;
+		return tuple_sum_expected(size, first, plan->tuples) + tails;
 	table = plan_table_tuples(plan);
 	laps = plan->tuples / table;
-	return laps * word_sum_expected(first, table * words) +
-	    word_sum_expected(first, plan->tuples % table * words) + tails;
+	return laps * tuple_sum_expected(size, first, table) +
+	    tuple_sum_expected(size, first, plan->tuples % table) + tails;
 }

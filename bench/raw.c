@@ -142,7 +142,7 @@ static force_inline void fill_segment(char *next, uint64_t n, size_t tuple_size,
 		}
 		tuple_make(scratch, tuple_size, pattern_key(pattern));
 		copy_made(next, scratch, tuple_size);
-		pattern->next += tuple_size / 8;
+		pattern->next += tuple_words(tuple_size);
 	}
 }
 
@@ -268,7 +268,9 @@ static force_inline int send_routed(
 
 	lanes_open(stream, lanes, tuple_size);
 	for (i = 0; i < stream->tuples; i++) {
-		target = partition_of(pattern_key(&pattern), stream->n_targets);
+		target = partition_of(
+		    tuple_count(pattern_key(&pattern), tuple_size),
+		    stream->n_targets);
 		next = lanes[target].next;
 		tuple_fill(next, tuple_size, &pattern);
 		next += tuple_size;
@@ -294,7 +296,7 @@ static force_inline void partition_each(const struct raw_stream *stream,
 	char *next;
 
 	for (; tuples != end; tuples += tuple_size) {
-		target = partition_of(tuple_key(tuples), n_targets);
+		target = partition_of(tuple_key(tuples, tuple_size), n_targets);
 		next = lanes[target].next;
 		copy_lines(next, tuples, tuple_size);
 		next += tuple_size;
@@ -338,7 +340,7 @@ static force_inline void partition_packed(const struct raw_stream *stream,
 	for (target = 0; target < n_targets; target++)
 		bases[target] = lanes[target].next;
 	for (; tuples != end; tuples += tuple_size) {
-		target = partition_of(tuple_key(tuples), n_targets);
+		target = partition_of(tuple_key(tuples, tuple_size), n_targets);
 		shift = target * 8;
 		count = (counts >> shift) & 0xff;
 		counts += UINT64_C(1) << shift;

@@ -76,7 +76,7 @@ static force_inline int rival_send_each(
 	uint64_t i, key = source_first_word(0);
 	int ret;
 
-	for (i = 0; i < plan->tuples; i++, key += size / 8) {
+	for (i = 0; i < plan->tuples; i++, key += tuple_words(size)) {
 		tuple_make(tuple, size, key);
 		ret = rival_push(work, tuple, size);
 		if (ret)
@@ -138,7 +138,8 @@ static force_inline int rival_expect(const struct rival_work *work, size_t size,
 
 	if (got < 0)
 		return (int)got;
-	if (got == (ssize_t)size && tuple_key(at) == key) {
+	if (got == (ssize_t)size &&
+	    tuple_key(at, size) == tuple_count(key, size)) {
 		tuple_sum(at, size, sum);
 		return 0;
 	}

@@ -27,7 +27,7 @@ static bool is_valid(const struct plan *plan)
 	    (!plan->paired || plan->n_sources <= plan->n_targets) &&
 	    plan->link_latency_ns <= UINT64_C(1000000000) &&
 	    plan->slow_source <= SLOW_MOST && plan->slow_target <= SLOW_MOST &&
-	    plan->tuple_size >= 8 && plan->tuple_size <= DFI_MAX_TUPLE_SIZE;
+	    plan->tuple_size >= 1 && plan->tuple_size <= DFI_MAX_TUPLE_SIZE;
 }
 
 /* Start worker threads for the plan, unless there are enough. */

@@ -7,7 +7,8 @@
  * up from the source's first word, through all its tuples. So each word of
  * memory changes with each lap of a ring, word 0 serves as the key, and the sum
  * of all words has a closed form. The bytes after the last whole word are the
- * same in all tuples.
+ * same in all tuples. A tuple of less than 8 bytes has one word of 4, 2 or 1,
+ * with the low bytes of the count.
  */
 #ifndef DFI_BENCH_TUPLE_H
 #define DFI_BENCH_TUPLE_H
@@ -23,13 +24,71 @@
 
 #define TAIL_BYTE 0x5a
 
+/* The bytes of a tuple's word. */
+static force_inline size_t tuple_word_size(size_t size)
+{
+	return size >= 8 ? 8 : size >= 4 ? 4 : size >= 2 ? 2 : 1;
+}
+
+/* How many words a tuple has. */
+static force_inline size_t tuple_words(size_t size)
+{
+	return size >= 8 ? size / 8 : 1;
+}
+
+/* How many bytes are after its last word. */
+static force_inline size_t tuple_tail_size(size_t size)
+{
+	return size & (tuple_word_size(size) - 1);
+}
+
 /* The bytes after a tuple's last whole word, as tuple_sum() adds them. */
 static force_inline uint64_t tuple_tail(size_t size)
 {
 	uint64_t word = 0;
 
-	memset(&word, TAIL_BYTE, size % 8);
+	memset(&word, TAIL_BYTE, tuple_tail_size(size));
 	return word;
+}
+
+/* What a tuple's word has of a count. */
+static force_inline uint64_t tuple_count(uint64_t count, size_t size)
+{
+	return size >= 8
+	    ? count
+	    : count & ((UINT64_C(1) << 8 * tuple_word_size(size)) - 1);
+}
+
+/* Write a tuple that is smaller than a word of 8 bytes. */
+static force_inline void tuple_put_small(char *to, size_t size, uint64_t count)
+{
+	uint32_t four = (uint32_t)count;
+	uint16_t two = (uint16_t)count;
+
+	if (size >= 4)
+		memcpy(to, &four, 4);
+	else if (size >= 2)
+		memcpy(to, &two, 2);
+	else
+		*to = (char)count;
+	memset(to + tuple_word_size(size), TAIL_BYTE, tuple_tail_size(size));
+}
+
+/* The word of such a tuple. */
+static force_inline uint64_t tuple_get_small(const char *from, size_t size)
+{
+	uint32_t four;
+	uint16_t two;
+
+	if (size >= 4) {
+		memcpy(&four, from, 4);
+		return four;
+	}
+	if (size >= 2) {
+		memcpy(&two, from, 2);
+		return two;
+	}
+	return (unsigned char)*from;
 }
 
 /* The next two words that a source will write. */
@@ -79,6 +138,11 @@ static force_inline void tuple_fill(
 	uint64_t v1 WORD_PAIR, v2 WORD_PAIR, v3 WORD_PAIR;
 	size_t i;
 
+	if (size < 8) {
+		tuple_put_small(to, size, v0[0]);
+		pattern->next = v0 + UINT64_C(1);
+		return;
+	}
 	for (i = 0; i + 64 <= size; i += 64) {
 		v1 = v0 + UINT64_C(2);
 		v2 = v0 + UINT64_C(4);
@@ -116,6 +180,10 @@ static force_inline void tuple_make(uint64_t *tuple, size_t size, uint64_t key)
 		tuple_fill(tuple, size, &pattern);
 		return;
 	}
+	if (size < 8) {
+		tuple_put_small((char *)tuple, size, key);
+		return;
+	}
 #pragma GCC unroll 8
 	for (i = 0; i < size / 8; i++)
 		tuple[i] = key + i;
@@ -129,9 +197,15 @@ static force_inline void tuple_sum(
 {
 	const char *from = tuple;
 	uint64_t v0 WORD_PAIR, v1 WORD_PAIR, v2 WORD_PAIR, v3 WORD_PAIR;
-	uint64_t word;
+	uint64_t word = 0;
 	size_t i;
 
+	if (size < 8) {
+		memcpy(
+		    &word, from + tuple_word_size(size), tuple_tail_size(size));
+		sum->odd += tuple_get_small(from, size) + word;
+		return;
+	}
 	for (i = 0; i + 64 <= size; i += 64) {
 		memcpy(&v0, from + i, 16);
 		memcpy(&v1, from + i + 16, 16);
@@ -167,10 +241,12 @@ static force_inline void word_sum_add(
 	sum->odd += part->odd;
 }
 
-static force_inline uint64_t tuple_key(const void *tuple)
+static force_inline uint64_t tuple_key(const void *tuple, size_t size)
 {
 	uint64_t key;
 
+	if (size < 8)
+		return tuple_get_small(tuple, size);
 	memcpy(&key, tuple, sizeof(key));
 	return key;
 }
@@ -189,6 +265,22 @@ static inline uint64_t word_sum_expected(uint64_t first, uint64_t n)
 	uint64_t triangle = n % 2 ? n * ((n - 1) / 2) : n / 2 * (n - 1);
 
 	return first * n + triangle;
+}
+
+/* The sum of the words of n tuples, the first of which has this count. */
+static inline uint64_t tuple_sum_expected(
+    size_t size, uint64_t first, uint64_t n)
+{
+	uint64_t counts, rest, head;
+
+	if (size >= 8)
+		return word_sum_expected(first, n * tuple_words(size));
+	counts = tuple_count(UINT64_MAX, size) + 1;
+	first = tuple_count(first, size);
+	rest = n % counts;
+	head = rest < counts - first ? rest : counts - first;
+	return n / counts * word_sum_expected(0, counts) +
+	    word_sum_expected(first, head) + word_sum_expected(0, rest - head);
 }
 
 /*

@@ -66,11 +66,34 @@ refused "--counts '1,4097'" scale --counts 1,4097
 
 # Sizes, and durations.
 runs shuffle -a --api claim --bytes 64K --repeat 1 --no-baseline --csv
-[ "$(tail -n +2 out | wc -l)" = 14 ] || fail "-a has not 14 sizes: $(cat out)"
+[ "$(tail -n +2 out | wc -l)" = 17 ] || fail "-a has not 17 sizes: $(cat out)"
 for duration in 50ms 0.05s 0.05 50000us; do
 	runs idle --duration $duration --json
 	grep -q '"seconds": 0.05,' out || fail "-D $duration: $(cat out)"
 done
+# Tuples that are smaller than a key, and of odd sizes, through all ways.
+runs shuffle --sources 2 --targets 3 --tuple-size 1,3,7,21 --bytes 64K --repeat 1 --verify --json
+[ "$(grep -c '"verified": true' out)" = 16 ] || fail "small tuples: $(cat out)"
+while read -r rows command; do
+	# shellcheck disable=SC2086 # several words
+	runs $command --repeat 1 --json
+	[ "$(grep -c '"verified": true' out)" = "$rows" ] || fail "$command: $(cat out)"
+done << END
+2 raw --tuple-size 1,6 -D 2ms
+3 latency --tuple-size 1,2,5 --iterations 100
+1 latency --vs-ring --tuple-size 3 --iterations 100
+1 latency --bulk --procs 2 --tuple-size 5 --iterations 100
+2 replicate --mode naive,multicast --targets 2 --api batch --tuple-size 3 --bytes 64K --verify
+1 replicate --latency --mode naive --targets 2 --tuple-size 1 --iterations 100
+1 open --measure keyed --tuple-size 6 -D 2ms
+2 combine --sources 2 --groups 10 --tuple-size 17 -D 2ms
+1 rpc --clients 2 --tuple-size 27 --joins 1 -D 5ms
+2 peers --measure tuples,trips --peer pipe --tuple-size 3 -D 2ms
+1 peers --measure tuples --peer mpich-put --tuple-size 5 --bytes 2K
+7 setup --tuple-size 1 --iterations 10
+1 idle --tuple-size 5 -D 5ms
+END
+refused "--tuple-size '0': 0 is not from 1" shuffle --tuple-size 0
 # Each source has a target of its own; --verify finds tuples at another one.
 runs shuffle --pairs 3 --tuple-size 16,77 --bytes 96K --repeat 1 --verify --json
 [ "$(grep -c '"verified": true' out)" = 6 ] || fail "pairs are not verified: $(cat out)"

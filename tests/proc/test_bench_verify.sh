@@ -28,6 +28,15 @@ shuffles 0 swapped true
 shuffles 1 swapped false --verify
 shuffles 1 swapped false --verify --targets 2 --target-threads 1
 
+# Tuples of one to three bytes: their sum, and with --verify their order.
+export PLANTED_SIZE
+for PLANTED_SIZE in 1 3; do
+	shuffles 1 changed false --tuple-size $PLANTED_SIZE
+	shuffles 0 swapped true --tuple-size $PLANTED_SIZE
+	shuffles 1 swapped false --verify --tuple-size $PLANTED_SIZE
+done
+unset PLANTED_SIZE
+
 # A run whose rows are wrong fails as well.
 rc=0
 LD_PRELOAD=$planted PLANTED=changed timeout $wait_limit "$bench" run E9 --out results \
