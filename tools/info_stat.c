@@ -35,7 +35,7 @@ static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
 	    stats->incarnation);
 	return json_pack(
 	    "{ss ss ss si so sI sI sI sI sI sI sI sI sI sI sI sI sI sI so so "
-	    "sI sI sI si si}",
+	    "sI sI sI si si sI}",
 	    "flow", stats->flow, "instance", instance, "role",
 	    role_name(stats->role), "index", (int)stats->index, "peer",
 	    stats->peer ? json_integer(stats->peer - 1) : json_null(), "tuples",
@@ -58,7 +58,7 @@ static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
 	    "dropped", (json_int_t)stats->dropped, "evictions",
 	    (json_int_t)stats->evictions, "epoch", (json_int_t)stats->epoch,
 	    "n_partitions", (int)stats->n_partitions, "n_moving",
-	    (int)stats->n_moving);
+	    (int)stats->n_moving, "filtered", (json_int_t)stats->filtered);
 }
 
 static json_t *error_json(const struct dfi_error_info *info)
@@ -167,6 +167,8 @@ static void print_member(const struct dfi_endpoint_stats *stats, bool is_source)
 		printf(", %u yet to be taken or released", stats->n_moving);
 	if (stats->dropped)
 		printf(", tuples dropped: %" PRIu64, stats->dropped);
+	if (stats->filtered)
+		printf(", tuples filtered: %" PRIu64, stats->filtered);
 	if (stats->evictions)
 		printf(", others evicted: %" PRIu64, stats->evictions);
 	printf("\n");

@@ -11,16 +11,21 @@
  * sources spill (open.spill_dir). When a target is lost, or has closed, its
  * sources send what it has not acknowledged to the next owners, before all
  * newer tuples of those partitions. A source that is lost and returns reads its
- * input again (dfi_source_resume()). So tuples come at least once. They take
- * effect exactly once if the application
+ * input again (dfi_source_resume()). So tuples are sent at least once. A target
+ * lends each of them once: of a source's seat and a partition, it drops those
+ * that are not above what it has lent, or what dfi_partition_take() says that
+ * the store has. They take effect exactly once if the application
  *   - stores the effect of a tuple together with its source, partition and
- *     input position, and passes over tuples whose position is not above that;
+ *     input position;
  *   - when it has gained a partition, raises its epoch in the store and reads
- *     the positions there, in one transaction, before dfi_partition_take();
+ *     the positions there, in one transaction, and gives them to
+ *     dfi_partition_take();
  *   - has the store refuse effects of a partition with a lower epoch, so that a
  *     target which was declared lost and wakes up changes nothing;
  *   - acknowledges only what is stored, and all of it before
  *     dfi_partition_release().
+ * A dropped tuple keeps its room in the ring until the next acknowledgement,
+ * as the one that was lent may not be stored.
  *
  * Without keys there are no partitions to filter by: tuples come at least once.
  * What a lost target has not acknowledged goes to another one, with direct and
@@ -60,12 +65,19 @@ DFI_API int dfi_target_partition(
 /*
  * Take a partition whose DFI_GAINED was taken; before that its tuples wait at
  * their sources. positions[i] is the input position of source i that the store
- * has with it, 0: none; n is n_sources. NULL and 0: the store has none at all.
+ * has with it, 0: none; n is n_sources. No tuple that is not above it is lent.
+ * NULL and 0: the store has none at all, or the application filters.
  * -EINVAL: the partition was not gained, or n is wrong. -ERANGE: no such
  * partition. -EPROTOTYPE: no replay, so it was taken with its event.
  */
 DFI_API int dfi_partition_take(struct dfi_target *target, uint32_t partition,
     const uint64_t *positions, uint32_t n);
+
+/*
+ * Set *n to the tuples that this target has dropped, since it has lent them
+ * before, or the store has them. 0 without replay, and without keys.
+ */
+DFI_API int dfi_target_filtered(const struct dfi_target *target, uint64_t *n);
 
 /*
  * The epoch of a partition, from its DFI_GAINED to its release. Each owner has

@@ -66,6 +66,7 @@ struct dfi_endpoint_stats {
 	 */
 	uint64_t incarnation, dropped, evictions, epoch;
 	uint32_t n_partitions, n_moving;
+	uint64_t filtered; /* of a target: dfi_target_filtered() (replay.h) */
 };
 
 /* A context, and what it told. */

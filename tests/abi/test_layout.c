@@ -107,7 +107,7 @@ static void pin_settings(void)
 
 static void pin_stats(void)
 {
-	PIN_SIZE(dfi_endpoint_stats, 304);
+	PIN_SIZE(dfi_endpoint_stats, 312);
 	PIN(dfi_endpoint_stats, flow, 0, 128);
 	PIN(dfi_endpoint_stats, instance, 128, 8);
 	PIN(dfi_endpoint_stats, role, 136, 4);
@@ -134,6 +134,7 @@ static void pin_stats(void)
 	PIN(dfi_endpoint_stats, epoch, 288, 8);
 	PIN(dfi_endpoint_stats, n_partitions, 296, 4);
 	PIN(dfi_endpoint_stats, n_moving, 300, 4);
+	PIN(dfi_endpoint_stats, filtered, 304, 8);
 
 	PIN_VALUE(DFI_MAX_COUNTERS, 32);
 	PIN_SIZE(dfi_transport_stats, 1216);

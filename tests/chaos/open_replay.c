@@ -263,8 +263,10 @@ static void take(struct actor *actor, const struct open_plan *plan,
 		return;
 	}
 	state = &own->states[p];
-	if (head.position <= state->positions[seat])
+	if (head.position <= state->positions[seat]) {
+		open_note_wrong(actor, "a tuple that is stored, or was lent");
 		return;
+	}
 	state->positions[seat] = head.position;
 	state->counts[seat]++;
 	state->sums[seat] += head.key;

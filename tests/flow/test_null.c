@@ -166,6 +166,8 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_target_cancel(NULL), "target is NULL")                          \
 	X(dfi_target_fd(NULL), "target is NULL")                              \
 	X(VOID(dfi_target_query(target, NULL)), "stats is NULL")              \
+	X(dfi_target_filtered(NULL, &out.number), "target is NULL")           \
+	X(dfi_target_filtered(target, NULL), "n is NULL")                     \
 	X(dfi_target_seat(NULL), "target is NULL")                            \
 	X(dfi_target_leave(NULL), "target is NULL")                           \
 	X(dfi_partition_release(NULL, 0), "target is NULL")                   \

@@ -339,6 +339,7 @@ static void look_at(
 static void take_tuple(
     struct sim_end *end, uint32_t source, const struct sim_item *item)
 {
+	struct open_inputs *inputs = &end->t.inputs[source];
 	struct sim *sim = end->sim;
 
 	if (sim->plan.routing == SIM_DIRECT && item->partition != end->seat)
@@ -353,11 +354,14 @@ static void take_tuple(
 		    source, item->partition);
 		return;
 	}
-	if (sim->plan.replay && !sim->plan.routing &&
-	    !open_inputs_lend(
-		&end->t.inputs[source], item->partition, item->position)) {
-		sim->counts.filtered++;
-		return;
+	if (sim->plan.replay && !sim->plan.routing) {
+		if (!open_inputs_is_newest(inputs, item->position) &&
+		    open_inputs_has_seen(
+			inputs, item->partition, item->position)) {
+			sim->counts.filtered++;
+			return;
+		}
+		(void)open_inputs_lend(inputs, item->partition, item->position);
 	}
 	check_time(end, source, item);
 	if (!sim->plan.replay) {

@@ -31,6 +31,7 @@ static const struct {
 	{ "overtake", OPEN_BUG_OVERTAKE },
 	{ "no-mark", OPEN_BUG_NO_MARK },
 	{ "no-filter", OPEN_BUG_NO_FILTER },
+	{ "any-newest", OPEN_BUG_ANY_NEWEST },
 	{ "forgetful", OPEN_BUG_FORGETFUL },
 	{ "any-mark", OPEN_BUG_ANY_MARK },
 	{ "resume-at-seen", SIM_BUG_RESUME_AT_SEEN },

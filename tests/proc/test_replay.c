@@ -57,6 +57,8 @@ static struct store {
 		_Atomic uint32_t current;
 	} of[PARTITIONS];
 	_Atomic uint64_t n_effects, n_by[TARGETS];
+	_Atomic uint64_t n_refused; /* partitions whose effects were */
+	_Atomic uint32_t stops;     /* 1 + the target that stops in commit() */
 	uint32_t lease_ms, evict_after_ms;
 } * store;
 
@@ -175,16 +177,27 @@ static bool store_one(const struct state *state, uint32_t p)
 	return current;
 }
 
+/* With effects in hand that are not stored. */
+static void stop_if_asked(const struct work *work)
+{
+	uint32_t self = 1 + work->seat;
+
+	if (work->n_pending &&
+	    atomic_compare_exchange_strong(&store->stops, &self, 0))
+		raise(SIGSTOP);
+}
+
 static void commit(struct work *work)
 {
-	bool current = true;
-	uint32_t p;
+	uint32_t p, refused = 0;
 	int ret;
 
+	stop_if_asked(work);
 	for (p = 0; p < PARTITIONS; p++)
 		if (work->held[p])
-			current &= store_one(&work->states[p], p);
-	if (!current)
+			refused += !store_one(&work->states[p], p);
+	atomic_fetch_add(&store->n_refused, refused);
+	if (refused)
 		_exit(AGAIN);
 	atomic_fetch_add(&store->n_effects, work->n_pending);
 	atomic_fetch_add(&store->n_by[work->seat], work->n_pending);
@@ -249,7 +262,7 @@ static void take_tuples(struct work *work, const struct dfi_batch *batch)
 		if (!work->held[p])
 			fail("a tuple of another's partition");
 		if (event->position <= state->positions[s])
-			continue;
+			fail("a tuple that is stored, or was lent before");
 		state->positions[s] = event->position;
 		state->counts[s]++;
 		state->sums[s] += effect_of(s, event->position);
@@ -548,18 +561,29 @@ Test(replay, effects_happen_once_though_both_are_killed)
 	end_all(all);
 }
 
+/* The effects that it has in hand are stored by the next owners, and once. */
 Test(replay, a_stopped_target_changes_nothing_when_it_wakes_up)
 {
 	struct process all[N_PROCESSES];
-	uint64_t before;
+	int64_t until = now_ms() + LONG_MS;
 
 	start_all(all);
 	await_effects(300, all, N_PROCESSES);
-	cr_assert_eq(kill(all[1].pid, SIGSTOP), 0);
+	store->stops = 1 + 1;
+	while (store->stops) {
+		cr_assert_lt(now_ms(), until);
+		await_effects(0, all, N_PROCESSES);
+		pause_ms(2);
+	}
 	/* Its lease ends, and the others go on with its partitions. */
-	before = store->n_effects;
-	await_effects(before + 2000, all, N_PROCESSES);
+	await_ends(all + TARGETS, SOURCES, all, TARGETS);
+	cr_assert_eq(store->n_refused, 0);
 	cr_assert_eq(kill(all[1].pid, SIGCONT), 0);
+	while (!store->n_refused) {
+		cr_assert_lt(now_ms(), until + LONG_MS);
+		await_effects(0, all, N_PROCESSES);
+		pause_ms(2);
+	}
 	end_all(all);
 }
 

@@ -512,7 +512,12 @@ Test(open_handover, what_was_seen_is_dropped_and_what_is_acknowledged_resumes)
 	dfi__open_inputs_take(&inputs, 0, 5);
 	dfi__open_inputs_take(&inputs, 1, 4);
 	cr_assert_not(open_inputs_lend(&inputs, 0, 5));
+	cr_assert_not(open_inputs_is_newest(&inputs, 5));
+	cr_assert(open_inputs_has_seen(&inputs, 0, 5));
+	cr_assert_not(open_inputs_has_seen(&inputs, 1, 5));
+	cr_assert(open_inputs_is_newest(&inputs, 6));
 	cr_assert(open_inputs_lend(&inputs, 0, 7));
+	cr_assert_not(open_inputs_is_newest(&inputs, 7));
 	cr_assert_not(open_inputs_lend(&inputs, 0, 7));
 	cr_assert_eq(inputs.acked[0], 5);
 	dfi__open_inputs_ack(&inputs, &old->target);

@@ -31,6 +31,7 @@ static void fill_endpoint(uint32_t i)
 	stats->dropped = stats->evictions = UINT64_MAX - 11 * i;
 	stats->n_partitions = DFI_MAX_PARTITIONS - i;
 	stats->n_moving = i;
+	stats->filtered = UINT64_MAX - 12 * i;
 	page.ids[i] = UINT64_MAX - STATS_PAGE + i;
 }
 

@@ -59,6 +59,7 @@ static void endpoint_to_message(uint64_t id,
 	message->epoch = stats->epoch;
 	message->n_partitions = stats->n_partitions;
 	message->n_moving = stats->n_moving;
+	message->filtered = stats->filtered;
 }
 
 static void error_to_message(
@@ -194,6 +195,7 @@ static bool read_endpoint(
 	stats->epoch = message->epoch;
 	stats->n_partitions = message->n_partitions;
 	stats->n_moving = message->n_moving;
+	stats->filtered = message->filtered;
 	return true;
 }
 

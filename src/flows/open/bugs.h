@@ -26,6 +26,7 @@ enum open_bug {
 	OPEN_BUG_NO_SUSPEND = 1 << 15, /* of alignment, while partitions move */
 	OPEN_BUG_PATIENT = 1 << 16,    /* with who does not take */
 	OPEN_BUG_COUNT_SLEEP = 1 << 17, /* of who waits */
+	OPEN_BUG_ANY_NEWEST = 1 << 18,  /* whatever the store has */
 };
 
 extern unsigned dfi__open_bugs; /* of enum open_bug; the simulation has it */

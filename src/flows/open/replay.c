@@ -26,6 +26,8 @@ void dfi__open_inputs_take(
 {
 	inputs->seen[partition] = OPEN_BUG(FORGETFUL) ? 0 : position;
 	inputs->acked[partition] = position;
+	if (!OPEN_BUG(ANY_NEWEST))
+		inputs->newest = max_u64(inputs->newest, position);
 }
 
 void dfi__open_inputs_mark(

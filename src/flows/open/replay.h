@@ -9,6 +9,7 @@
 #ifndef DFI_FLOWS_OPEN_REPLAY_H
 #define DFI_FLOWS_OPEN_REPLAY_H
 
+#include "base/bits.h"
 #include "flows/open/bugs.h"
 #include "flows/open/target.h"
 
@@ -16,6 +17,7 @@ struct open_inputs {
 	uint32_t n_partitions;
 	uint64_t *seen;  /* of each partition: the highest that was lent */
 	uint64_t *acked; /* of each partition: acknowledged */
+	uint64_t newest; /* none in seen was ever above it */
 	/* The input position and the table of the last mark that was taken. */
 	uint64_t mark, mark_table;
 };
@@ -44,13 +46,28 @@ void dfi__open_inputs_mark(
 void dfi__open_inputs_ack(
     struct open_inputs *inputs, const struct keyed_target *target);
 
-/* Whether a tuple is lent. False: it was seen, and is dropped (R3). */
+/* Whether a tuple was not seen, whatever its partition: most are so. */
+static inline bool open_inputs_is_newest(
+    const struct open_inputs *inputs, uint64_t position)
+{
+	return position > inputs->newest;
+}
+
+/* Whether a tuple was seen: then it is dropped (R3). */
+static inline bool open_inputs_has_seen(
+    const struct open_inputs *inputs, uint32_t partition, uint64_t position)
+{
+	return position <= inputs->seen[partition] && !OPEN_BUG(NO_FILTER);
+}
+
+/* A tuple is lent. False: it was seen before. */
 static inline bool open_inputs_lend(
     struct open_inputs *inputs, uint32_t partition, uint64_t position)
 {
-	if (position <= inputs->seen[partition] && !OPEN_BUG(NO_FILTER))
+	if (open_inputs_has_seen(inputs, partition, position))
 		return false;
 	inputs->seen[partition] = position;
+	inputs->newest = max_u64(inputs->newest, position);
 	return true;
 }
 

@@ -93,14 +93,6 @@ void dfi__acks_join(struct open_target *open, struct taken *taken)
 		taken->end->readers[0].batch = UINT32_MAX;
 }
 
-void dfi__acks_lent(struct open_target *open, struct taken *taken,
-    const char *tuples, uint64_t bytes)
-{
-	(void)open;
-	taken->tuples = tuples;
-	taken->bytes = bytes;
-}
-
 /* What the segment that was taken last says of input positions. */
 static void see_input(struct open_target *open, struct taken *taken)
 {
@@ -122,18 +114,19 @@ void dfi__acks_gave_back(struct open_target *open, struct taken *taken)
 	struct acks *acks = open->acks;
 	struct open_inputs *inputs = &acks->of[taken->seat];
 	size_t size = acks->flow->schema->tuple_size;
-	const char *tuple = taken->tuples;
+	const char *tuple = acks->tuples;
+	uint64_t n;
 
 	if (!tuple)
 		return;
-	for (; open->partitions && tuple < taken->tuples + taken->bytes;
-	     tuple += size)
+	n = (uint64_t)(acks->end - tuple) / size;
+	for (; open->partitions && tuple < acks->end; tuple += size)
 		(void)open_inputs_lend(inputs, dfi__route(&acks->router, tuple),
 		    flow_input_position(acks->flow, tuple));
 	see_input(open, taken);
-	taken->tuples = NULL;
-	taken->unacked += taken->bytes / size;
-	acks->n_due += taken->bytes / size;
+	acks->tuples = NULL;
+	taken->unacked += n;
+	acks->n_due += n;
 }
 
 int dfi__acks_passed(struct open_target *open, struct taken *taken)
@@ -263,7 +256,8 @@ int dfi_target_ack(struct dfi_target *target)
 		return ret;
 	if (!target->flow.input_position)
 		return refuse(target, "dfi_target_ack");
-	if (target->head.next == target->head.end)
+	if (target->head.next == target->head.end &&
+	    !dfi__acks_have_rest(open_target(target)->acks))
 		dfi__open_target_give_back(target);
 	ret = acknowledge(target);
 	return ret < 0 ? dfi__target_fail(target, ret) : 0;

@@ -16,8 +16,15 @@ struct acks {
 	struct seat_watch *seats;
 	struct router router; /* with keys */
 	uint64_t n_due; /* tuples that were given back; not acknowledged */
-	struct open_inputs *of; /* of each source */
-	char *memory;           /* of these */
+	/*
+	 * The tuples of the segment in work, up to end, and the next of them to
+	 * lend (acks_filter.c). tuples NULL: there is none, or they count.
+	 */
+	const char *tuples, *rest, *end;
+	_Atomic uint64_t filtered; /* tuples that were seen before (R3) */
+	bool passed_over;          /* nothing was lent of some segment */
+	struct open_inputs *of;    /* of each source */
+	char *memory;              /* of these */
 	/* Without keys, of each: all up to here is acknowledged (R8). */
 	_Atomic uint64_t *lows;
 	/*
@@ -55,9 +62,17 @@ bool dfi__acks_is_known(const struct acks *acks, uint32_t source);
 /* Under the lock: a pair was taken. */
 void dfi__acks_join(struct open_target *open, struct taken *taken);
 
-/* A segment of a pair is lent. */
-void dfi__acks_lent(struct open_target *open, struct taken *taken,
-    const char *tuples, uint64_t bytes);
+/*
+ * The head has a segment of the pair taken[i]: lend the first run of its tuples
+ * that were not seen (R3): 1. 0: all were, and it is given back.
+ */
+int dfi__acks_lend(struct open_target *open, uint32_t i);
+/* Whether a ring may have more behind one that was given back so. Once. */
+bool dfi__acks_have_passed(struct acks *acks);
+/* Lend the next run of the segment in work. False: there is none. */
+bool dfi__acks_lend_rest(struct open_target *open);
+/* Whether there is one. */
+bool dfi__acks_have_rest(const struct acks *acks);
 /* Its tuples are given back. */
 void dfi__acks_gave_back(struct open_target *open, struct taken *taken);
 /*

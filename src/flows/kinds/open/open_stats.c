@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What others can ask about an endpoint of an open flow: dfi_stats_list(). */
 #include <dfi/stats.h>
+#include "acks.h"
 #include "open.h"
 #include "open_source.h"
 #include "open_target.h"
@@ -53,5 +54,9 @@ void dfi__open_source_describe(
 void dfi__open_target_describe(
     const struct dfi_target *target, struct dfi_endpoint_stats *stats)
 {
+	const struct open_target *open = open_target(target);
+
 	describe(&open_target(target)->pairs, stats);
+	if (open->acks)
+		stats->filtered = atomic_peek(&open->acks->filtered);
 }

@@ -47,7 +47,11 @@ void dfi__open_target_retire(
 	n = open_n_taken(open) - 1;
 	open->taken[i] = open->taken[n];
 	atomic_set(&open->n_taken, n);
-	open->current = open->in_a_row = 0;
+	/* A segment in work stays that of its ring. */
+	open->current = open->current == i ? 0
+	    : open->current == n           ? i
+					   : open->current;
+	open->in_a_row = 0;
 	dfi__pairs_retire(&open->pairs, taken.pair);
 }
 
@@ -307,8 +311,8 @@ static always_inline int take_next(
 }
 
 /*
- * Take a segment of a pair: 1, or 0 if it has none now; or an error. ready: its
- * ring has one.
+ * Take a segment of a pair: 1, or 0 if it has none now, or none that is to be
+ * lent; or an error. ready: its ring has one.
  */
 static always_inline int take(struct dfi_target *target, uint32_t i, bool ready)
 {
@@ -331,10 +335,7 @@ static always_inline int take(struct dfi_target *target, uint32_t i, bool ready)
 			open_watermark_took(&target->marks->watermark,
 			    open->taken[i].seat, end->readers[0].marked, 0);
 		open_target_lend(target, end, open->taken[i].seat);
-		if (unlikely(open->acks != NULL))
-			dfi__acks_lent(open, &open->taken[i], end->head.next,
-			    (uint64_t)(end->head.end - end->head.next));
-		return 1;
+		return likely(open->acks == NULL) ? 1 : dfi__acks_lend(open, i);
 	}
 	see_mark(open, i);
 	if (unlikely(open->acks != NULL) &&
@@ -496,6 +497,8 @@ static __attribute__((__noinline__)) int next(struct dfi_target *target)
 	int ret;
 
 	open->plain = NULL;
+	if (unlikely(open->acks != NULL) && dfi__acks_lend_rest(open))
+		return 1;
 	dfi__open_target_give_back(target);
 	for (;;) {
 		if (target_aborted(target))
@@ -515,7 +518,8 @@ static __attribute__((__noinline__)) int next(struct dfi_target *target)
 		if (ret != 0)
 			return ret;
 		if (has_event(open) ||
-		    pairs_changes(&open->pairs) != open->seen)
+		    pairs_changes(&open->pairs) != open->seen ||
+		    (open->acks && dfi__acks_have_passed(open->acks)))
 			continue;
 		ret = check_end(target);
 		if (ret <= 0)

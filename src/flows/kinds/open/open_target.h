@@ -24,10 +24,7 @@ struct taken {
 	/* ... and since when nothing has come of it that others wait for. */
 	int64_t quiet_since; /* ns; 0: not looked at in this window */
 	uint64_t seen;       /* the next segment then */
-	/* With replay: the tuples of the segment in work; NULL: they count. */
-	const char *tuples;
-	uint64_t bytes;
-	uint64_t unacked; /* tuples that were given back */
+	uint64_t unacked;    /* with replay: tuples that were given back */
 	/* Of an ordered flow: */
 	bool marked;        /* its mark was taken */
 	bool has_head;      /* at the last look; it may not be due */
