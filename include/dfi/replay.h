@@ -24,6 +24,10 @@
  *     target which was declared lost and wakes up changes nothing;
  *   - acknowledges only what is stored, and all of it before
  *     dfi_partition_release().
+ * Epochs are above those that the stores of attached targets know, if they open
+ * with the highest (dfi_target_attr.store_epoch, of any flow with partitions):
+ * so they rise though the registry has lost the flow.
+ *
  * A dropped tuple keeps its room in the ring until the next acknowledgement,
  * as the one that was lent may not be stored.
  *
@@ -81,7 +85,7 @@ DFI_API int dfi_target_filtered(const struct dfi_target *target, uint64_t *n);
 
 /*
  * The epoch of a partition, from its DFI_GAINED to its release. Each owner has
- * a higher one than those before, as long as the registry has the flow.
+ * a higher one than those before.
  * -EINVAL: the target has not got it. -ERANGE, -EPROTOTYPE: as above.
  */
 DFI_API int dfi_partition_epoch(

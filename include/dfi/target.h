@@ -48,12 +48,12 @@ struct dfi_target;
 struct dfi_target_attr {
 	uint32_t size;
 	uint32_t flags;                  /* DFI_NONBLOCK, DFI_EVENTS */
-	const struct dfi_schema *schema; /* what the caller expects; checked
-					    against the flow's if given */
+	const struct dfi_schema *schema; /* NULL, or what the flow must have */
 	uint32_t open_timeout_ms;        /* default the context's */
 	uint32_t stall_timeout_ms; /* default 0: wait while sources live */
 	uint32_t wait;             /* enum dfi_wait */
 	uint32_t idle_after_ms;    /* see mark.h; default 0: never */
+	uint64_t store_epoch;      /* see replay.h; default 0: none */
 };
 #define DFI_TARGET_ATTR_INIT DFI_INIT(struct dfi_target_attr)
 

@@ -450,7 +450,7 @@ static void pin_combiners(void)
 
 static void pin_targets(void)
 {
-	PIN_SIZE(dfi_target_attr, 32);
+	PIN_SIZE(dfi_target_attr, 40);
 	PIN(dfi_target_attr, size, 0, 4);
 	PIN(dfi_target_attr, flags, 4, 4);
 	PIN(dfi_target_attr, schema, 8, 8);
@@ -458,6 +458,7 @@ static void pin_targets(void)
 	PIN(dfi_target_attr, stall_timeout_ms, 20, 4);
 	PIN(dfi_target_attr, wait, 24, 4);
 	PIN(dfi_target_attr, idle_after_ms, 28, 4);
+	PIN(dfi_target_attr, store_epoch, 32, 8);
 
 	PIN_SIZE(dfi_target_stats, 88);
 	PIN(dfi_target_stats, tuples, 0, 8);

@@ -65,22 +65,31 @@ static void create(uint32_t routing)
 struct worker {
 	struct dfi_target *target;
 	uint32_t n_held, n_lent, n_batches, n_asked;
-	bool knows; /* what is stored, and says so */
+	bool knows;     /* what is stored, and says so */
+	uint64_t epoch; /* of the partition that was gained last */
 	bool leaves;
 	uint32_t of[SEATS][MOST + 1]; /* how often each position came */
 	uint32_t partition[MOST + 1]; /* of those that came */
 };
 
-static void open_worker(struct worker *worker, uint32_t seat, bool knows)
+/* In a worker that knows what is stored, and the highest epoch there. */
+static void open_with(
+    struct worker *worker, uint32_t seat, bool knows, uint64_t store_epoch)
 {
 	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
 
 	memset(worker, 0, sizeof(*worker));
 	worker->knows = knows;
 	attr.flags = DFI_EVENTS | DFI_NONBLOCK;
+	attr.store_epoch = store_epoch;
 	cr_assert_eq(
 	    dfi_target_open(rig.other, "f", seat, &attr, &worker->target), 0,
 	    "%s", dfi_errmsg());
+}
+
+static void open_worker(struct worker *worker, uint32_t seat, bool knows)
+{
+	open_with(worker, seat, knows, 0);
 }
 
 static void ack(struct worker *worker)
@@ -91,6 +100,7 @@ static void ack(struct worker *worker)
 static void take_event(struct worker *worker)
 {
 	struct dfi_event event;
+	uint64_t epoch;
 
 	cr_assert_eq(dfi_target_event(worker->target, &event), 0);
 	worker->n_asked += event.type == DFI_ACK_DUE;
@@ -98,6 +108,11 @@ static void take_event(struct worker *worker)
 	if (event.type != DFI_GAINED)
 		return;
 	worker->n_held++;
+	worker->epoch = event.epoch;
+	cr_assert_eq(
+	    dfi_partition_epoch(worker->target, event.partition, &epoch), 0,
+	    "%s", dfi_errmsg());
+	cr_assert_eq(epoch, event.epoch);
 	cr_assert_eq(dfi_partition_take(worker->target, event.partition,
 			 worker->knows ? stored[event.partition] : NULL,
 			 worker->knows ? SEATS : 0),
@@ -604,4 +619,45 @@ Test(filter, a_partition_is_released_when_dropped_tuples_are_acknowledged)
 	work_until_held(&second);
 	close_source(source, &second);
 	finish(&second);
+}
+
+/* ---- Epochs ----------------------------------------------------------------
+ */
+
+/* H3 of docs/open-flows.md. */
+Test(filter, epochs_are_above_what_stores_know)
+{
+	struct worker workers[3];
+
+	create(DFI_ROUTE_HASH);
+	/* The flow was made anew, and the store was not. */
+	open_with(&workers[0], 0, true, 41);
+	work_until_held(&workers[0]);
+	cr_assert_eq(workers[0].epoch, 42);
+	cr_assert_eq(dfi_target_close(workers[0].target), 0);
+	open_with(&workers[1], 0, true, 7);
+	work_until_held(&workers[1]);
+	cr_assert_eq(workers[1].epoch, 43);
+	cr_assert_eq(dfi_target_close(workers[1].target), 0);
+	open_with(&workers[2], 1, true, 1000);
+	work_until_held(&workers[2]);
+	cr_assert_eq(workers[2].epoch, 1001);
+	finish(&workers[2]);
+}
+
+Test(filter, only_targets_of_partitions_have_stores_with_epochs)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *target = NULL;
+
+	attr.flags = DFI_EVENTS;
+	attr.store_epoch = 1;
+	create(DFI_ROUTE_ANY);
+	assert_error(dfi_target_open(rig.other, "f", 0, &attr, &target),
+	    -EINVAL, "store_epoch 1", "keys");
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	create(DFI_ROUTE_HASH);
+	attr.store_epoch = UINT64_MAX;
+	assert_error(dfi_target_open(rig.other, "f", 0, &attr, &target),
+	    -EINVAL, "store_epoch", "at most 9223372036854775807");
 }

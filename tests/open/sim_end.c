@@ -151,6 +151,18 @@ static void see_snapshot(struct sim_end *end)
 	end->change = sim->n_changes;
 }
 
+/* H3: what the store knows, and some know of others. */
+static uint64_t highest_epoch(struct sim *sim)
+{
+	uint64_t epoch = sim_chance(sim, 20) ? sim_below(sim, 100) : 0;
+	uint32_t p;
+
+	for (p = 0; p < SIM_PARTITIONS; p++)
+		if (sim->epochs[p] > epoch)
+			epoch = sim->epochs[p];
+	return epoch;
+}
+
 struct sim_end *sim_end_start(
     struct sim *sim, enum open_role role, uint32_t seat)
 {
@@ -167,9 +179,8 @@ struct sim_end *sim_end_start(
 	end->seat = seat;
 	end->incarnation = 100 + sim->n_ends;
 	end->life = SIM_UP;
-	/* Some have stores that know more than this flow. */
-	if (role == OPEN_TARGET && sim_chance(sim, 20))
-		end->store_epoch = sim_below(sim, 100);
+	if (role == OPEN_TARGET)
+		end->store_epoch = highest_epoch(sim);
 	sim->ends[sim->n_ends++] = end;
 	end->lag = 1 + sim_below(sim, sim->plan.lag);
 	end->step = 1 + sim_below(sim, sim->plan.step);

@@ -25,6 +25,7 @@ static const struct {
 } bugs[] = {
 	{ "unsettled", OPEN_BUG_UNSETTLED },
 	{ "same-epoch", OPEN_BUG_SAME_EPOCH },
+	{ "deaf-epoch", OPEN_BUG_DEAF_EPOCH },
 	{ "early-release", OPEN_BUG_EARLY_RELEASE },
 	{ "lost-rest", OPEN_BUG_LOST_REST },
 	{ "early-send", OPEN_BUG_EARLY_SEND },

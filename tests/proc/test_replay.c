@@ -270,6 +270,20 @@ static void take_tuples(struct work *work, const struct dfi_batch *batch)
 	}
 }
 
+/* So that this target's epochs are above all of the store (H3). */
+static uint64_t highest_epoch(void)
+{
+	uint64_t epoch = 0;
+	uint32_t p;
+
+	lock_store();
+	for (p = 0; p < PARTITIONS; p++)
+		if (stored(p)->epoch > epoch)
+			epoch = stored(p)->epoch;
+	pthread_mutex_unlock(&store->lock);
+	return epoch;
+}
+
 static void run_target(uint32_t seat)
 {
 	static struct work work;
@@ -282,6 +296,7 @@ static void run_target(uint32_t seat)
 	work.seat = seat;
 	attr.flags = DFI_EVENTS;
 	attr.schema = &schema;
+	attr.store_epoch = highest_epoch();
 	while ((ret = dfi_target_open(dfi, FLOW, seat, &attr, &work.target)) ==
 	    -EEXIST)
 		pause_ms(10);
@@ -584,6 +599,44 @@ Test(replay, a_stopped_target_changes_nothing_when_it_wakes_up)
 		await_effects(0, all, N_PROCESSES);
 		pause_ms(2);
 	}
+	end_all(all);
+}
+
+/*
+ * The registry and all processes are killed, except one that is stopped: only
+ * the store knows which epochs there were, and what has happened.
+ */
+Test(replay, effects_happen_once_though_only_the_store_is_left)
+{
+	struct process all[N_PROCESSES], zombie;
+	int64_t until = now_ms() + LONG_MS;
+	uint32_t i;
+
+	start_all(all);
+	await_effects(300, all, N_PROCESSES);
+	store->stops = 1 + 1;
+	while (store->stops) {
+		cr_assert_lt(now_ms(), until);
+		await_effects(0, all, N_PROCESSES);
+		pause_ms(2);
+	}
+	zombie = all[1];
+	for (i = 0; i < N_PROCESSES; i++)
+		if (all[i].pid != zombie.pid)
+			kill_one(&all[i]);
+	child_signal(&server, SIGKILL);
+	child_wait(&server);
+	child_spawn_registry(&server, NULL);
+	snprintf(address, sizeof(address), "%s", server.line);
+	start_all(all);
+	await_ends(all + TARGETS, SOURCES, all, TARGETS);
+	cr_assert_eq(store->n_refused, 0);
+	cr_assert_eq(kill(zombie.pid, SIGCONT), 0);
+	while (!store->n_refused) {
+		cr_assert_lt(now_ms(), until + LONG_MS);
+		pause_ms(2);
+	}
+	cr_assert_eq(waitpid(zombie.pid, NULL, 0), zombie.pid);
 	end_all(all);
 }
 

@@ -250,6 +250,8 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 		    { { &dfi__transports[1], { "10.0.0.1:18515", 13, 12 } } },
 		    "why not" },
 		.done = true,
+		.incarnation = 14,
+		.store_epoch = 15,
 		.has_datagram_address = true,
 		.datagram_address = { .bytes = { 1, 2, [23] = 3 } },
 	};

@@ -417,8 +417,8 @@ Test(open_pairs, a_pair_may_be_seen_before_its_target)
 	cr_assert_eq(dfi__attach_find(
 			 rig.other, "f", "source", 0, NULL, soon(), &side.flow),
 	    0, "%s", dfi_errmsg());
-	cr_assert_eq(dfi__seat_watch_open(
-			 &watch, rig.other, &side.flow, OPEN_SOURCE, 0, soon()),
+	cr_assert_eq(dfi__seat_watch_open(&watch, rig.other, &side.flow,
+			 OPEN_SOURCE, 0, 0, soon()),
 	    0, "%s", dfi_errmsg());
 	id = dfi__seat_watch_pair(&watch, target.incarnation, 0);
 	cr_assert_eq(dfi__flow_pair(&side.flow, 0, 2, id, 1, &part), 0);
@@ -469,7 +469,7 @@ static const struct pairs_ops no_ops = {
 static void take_seat(struct seat_watch *source, uint32_t seat)
 {
 	cr_assert_eq(dfi__seat_watch_open(source, rig.dfi, &side.flow,
-			 OPEN_SOURCE, seat, soon()),
+			 OPEN_SOURCE, seat, 0, soon()),
 	    0, "%s", dfi_errmsg());
 }
 
@@ -572,8 +572,8 @@ Test(open_pairs, a_pair_that_is_left_over_is_not_taken)
 
 	create(DFI_ON_LOSS_DROP);
 	open_side(OPEN_SOURCE, 0, &slow_ops);
-	cr_assert_eq(dfi__seat_watch_open(
-			 &target, rig.dfi, &side.flow, OPEN_TARGET, 2, soon()),
+	cr_assert_eq(dfi__seat_watch_open(&target, rig.dfi, &side.flow,
+			 OPEN_TARGET, 2, 0, soon()),
 	    0, "%s", dfi_errmsg());
 	cr_assert(eventually(has_heard_of, &target));
 	see_side(2, target.incarnation, 0);

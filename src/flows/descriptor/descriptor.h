@@ -211,6 +211,7 @@ struct endpoint {
 	struct multicast_address datagram_address;
 	char device[TRANSPORT_WAY_SIZE]; /* it uses, for people; or "" */
 	uint64_t incarnation;            /* of who holds a seat; or 0 */
+	uint64_t store_epoch; /* the highest that the target's store knows */
 };
 
 /*

@@ -289,6 +289,7 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 	message.left = endpoint->left;
 	message.given_back = endpoint->given_back;
 	message.incarnation = endpoint->incarnation;
+	message.store_epoch = endpoint->store_epoch;
 	if (endpoint->has_datagram_address) {
 		message.datagram_address.data =
 		    (uint8_t *)endpoint->datagram_address.bytes;
@@ -317,6 +318,7 @@ static bool endpoint_from_message(const DfiFlow__Endpoint *message,
 	endpoint->left = message->left;
 	endpoint->given_back = message->given_back;
 	endpoint->incarnation = message->incarnation;
+	endpoint->store_epoch = message->store_epoch;
 	endpoint->has_datagram_address = message->datagram_address.len;
 	if (endpoint->has_datagram_address)
 		memcpy(endpoint->datagram_address.bytes,

@@ -79,6 +79,22 @@ static int check_marks(const struct flow *flow, bool align)
 	return 0;
 }
 
+/* What a target may say of its store. */
+static int check_store(const struct flow *flow, uint64_t store_epoch)
+{
+	if (!flow->partitions && store_epoch)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': dfi_target_attr.store_epoch %lu: only open "
+		    "shuffle flows that route by keys have epochs: set it to 0",
+		    flow->name, (unsigned long)store_epoch);
+	return store_epoch <= INT64_MAX
+	    ? 0
+	    : dfi__fail(-EINVAL,
+		  "flow '%s': dfi_target_attr.store_epoch %lu: it is at most "
+		  "%ld, so that later ones can be higher",
+		  flow->name, (unsigned long)store_epoch, (long)INT64_MAX);
+}
+
 /* What opening an endpoint needs. */
 struct opening {
 	struct wait_policy wait;
@@ -119,6 +135,11 @@ static int begin(struct dfi *dfi, const char *flow_name, const char *role,
 	}
 	if (!ret && (attr->flags & DFI_ALIGN || attr->idle_after_ms)) {
 		ret = check_marks(&opening->flow, attr->flags & DFI_ALIGN);
+		if (ret < 0)
+			dfi__flow_free(&opening->flow);
+	}
+	if (!ret && attr->store_epoch) {
+		ret = check_store(&opening->flow, attr->store_epoch);
 		if (ret < 0)
 			dfi__flow_free(&opening->flow);
 	}

@@ -70,7 +70,10 @@ static void put_seat(struct seat_watch *watch, enum open_role role,
 	if (dfi__endpoint_decode(event->data, event->size, &endpoint) < 0 ||
 	    !endpoint.incarnation)
 		return;
-	holder = (struct open_holder){ .incarnation = endpoint.incarnation };
+	holder = (struct open_holder){
+		.incarnation = endpoint.incarnation,
+		.store_epoch = endpoint.store_epoch,
+	};
 	if (open_seat_is(&watch->seats, role, seat, holder.incarnation))
 		holder.leaving = watch->seats.seats[role][seat].holder.leaving;
 	if (endpoint.incarnation == watch->incarnation && !watch->seats.begun)
@@ -361,6 +364,7 @@ static int claim(struct seat_watch *watch, uint32_t index, int64_t deadline)
 	struct endpoint endpoint = {
 		.node = watch->dfi->node,
 		.incarnation = watch->incarnation,
+		.store_epoch = watch->store_epoch,
 	};
 	size_t size;
 	void *data = dfi__endpoint_encode(&endpoint, &size);
@@ -458,12 +462,13 @@ static int await_own(struct seat_watch *watch, int64_t deadline)
 
 int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
     const struct flow *flow, enum open_role role, uint32_t index,
-    int64_t deadline)
+    uint64_t store_epoch, int64_t deadline)
 {
 	int ret = init(watch, dfi, flow, role);
 
 	if (ret < 0)
 		return ret;
+	watch->store_epoch = store_epoch;
 	ret = start(watch, deadline);
 	if (!ret)
 		ret = index == DFI_ANY_SEAT ? claim_any(watch, deadline)

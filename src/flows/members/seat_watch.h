@@ -40,6 +40,7 @@ struct seat_watch {
 	enum open_role other;
 	uint32_t n_others; /* seats of the other role */
 	uint64_t incarnation;
+	uint64_t store_epoch; /* of a target: see dfi_target_attr */
 	struct open_seats seats;
 	struct open_seat *memory; /* of seats */
 	/*
@@ -93,12 +94,13 @@ struct seat_watch {
 
 /*
  * Take seat number index of a role, or any (DFI_ANY_SEAT), and start to watch.
- * The flow outlives the watch, which does not move. -EEXIST: the seat is taken.
+ * The flow outlives the watch, which does not move. store_epoch: of a target,
+ * the highest that its store knows, or 0. -EEXIST: the seat is taken.
  * -EBUSY: all are. -ESHUTDOWN: a source came after the flow was finished.
  */
 int dfi__seat_watch_open(struct seat_watch *watch, struct dfi *dfi,
     const struct flow *flow, enum open_role role, uint32_t index,
-    int64_t deadline);
+    uint64_t store_epoch, int64_t deadline);
 
 /* Stop the watch, and give the seat back. Preserves dfi_errmsg(). */
 void dfi__seat_watch_close(struct seat_watch *watch);

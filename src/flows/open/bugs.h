@@ -27,6 +27,7 @@ enum open_bug {
 	OPEN_BUG_PATIENT = 1 << 16,    /* with who does not take */
 	OPEN_BUG_COUNT_SLEEP = 1 << 17, /* of who waits */
 	OPEN_BUG_ANY_NEWEST = 1 << 18,  /* whatever the store has */
+	OPEN_BUG_DEAF_EPOCH = 1 << 19,  /* to what stores know */
 };
 
 extern unsigned dfi__open_bugs; /* of enum open_bug; the simulation has it */

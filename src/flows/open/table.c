@@ -114,7 +114,7 @@ static uint64_t next_epoch(
 	uint64_t epoch = last->epoch;
 	uint32_t t;
 
-	for (t = 0; t < seats->n[OPEN_TARGET]; t++)
+	for (t = 0; t < seats->n[OPEN_TARGET] && !OPEN_BUG(DEAF_EPOCH); t++)
 		epoch = max_u64(
 		    epoch, seats->seats[OPEN_TARGET][t].holder.store_epoch);
 	return OPEN_BUG(SAME_EPOCH) ? 1 : epoch + 1;

@@ -236,9 +236,11 @@ int dfi__open_target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	target->gives_results = true;
 	target->head.tuple_size = flow->schema->tuple_size;
 	ret = init(target, attr->idle_after_ms);
-	if (!ret)
+	if (!ret) {
+		open_target(target)->pairs.store_epoch = attr->store_epoch;
 		ret = dfi__pairs_open(&open_target(target)->pairs, dfi,
 		    &target->flow, OPEN_TARGET, index, deadline);
+	}
 	if (!ret && target->flow.partitions)
 		ret = dfi__partitions_open(target);
 	if (ret < 0) {

@@ -468,8 +468,8 @@ int dfi__pairs_open(struct pairs *pairs, struct dfi *dfi,
     const struct flow *flow, enum open_role role, uint32_t index,
     int64_t deadline)
 {
-	int ret = dfi__seat_watch_open(
-	    &pairs->seats, dfi, flow, role, index, deadline);
+	int ret = dfi__seat_watch_open(&pairs->seats, dfi, flow, role, index,
+	    pairs->store_epoch, deadline);
 
 	if (ret < 0)
 		return ret;

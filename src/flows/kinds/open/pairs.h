@@ -101,6 +101,7 @@ struct pairs {
 	_Atomic uint32_t changes; /* counts what the owner should look at */
 	const struct pairs_ops *ops;
 	void *owner;
+	uint64_t store_epoch;  /* of a target: see dfi_target_attr */
 	struct peers *sleeper; /* has the word in which the owner sleeps */
 	pthread_t helper;
 	bool has_helper, stops;
