@@ -2,8 +2,9 @@
 /*
  * Marks: a source says up to which value its tuples are complete, such as a
  * time or the number of a checkpoint, and each target learns the least value of
- * all sources. In this version there are none over datagrams (multicast over
- * RDMA) and in ordered open flows. docs/open-flows.md ("Marks") has the rules.
+ * all sources. In an ordered open flow all targets learn it at the same place
+ * of the order, except for idle sources. In this version there are none over
+ * datagrams (multicast over RDMA). docs/open-flows.md ("Marks") has the rules.
  * Owner thread only.
  */
 #ifndef DFI_MARK_H
@@ -42,7 +43,7 @@ enum {
  * target has the mark: repeat it, or dfi_source_close() fails. A span that is
  * lent ends. Owner thread only. Not sticky: -ERANGE: not above the last mark,
  * or DFI_NO_MARK. -EPROTOTYPE: a combiner flow whose windows end by themselves,
- * or that has none. -EOPNOTSUPP: datagrams, and ordered open flows.
+ * or that has none. -EOPNOTSUPP: datagrams.
  */
 DFI_API int dfi_source_mark(struct dfi_source *source, uint64_t value);
 

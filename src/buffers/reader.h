@@ -175,6 +175,12 @@ int dfi__reader_global_of(
  */
 bool dfi__reader_passes(const struct reader *reader);
 
+/* Whether the next segment, which is ready, is a mark. */
+static inline bool reader_is_at_mark(const struct reader *reader)
+{
+	return footer_is_mark(atomic_peek(&reader->head->state));
+}
+
 /* Tuples of all segments before the next one: lent, skipped and lost. */
 static inline uint64_t reader_seen(const struct reader *reader)
 {

@@ -200,6 +200,8 @@ void dfi__writer_fill_mark(
     const struct writer *writer, char *payload, uint64_t mark)
 {
 	memcpy(payload, &mark, sizeof(mark));
+	if (writer->geometry.parts & SEGMENT_GLOBAL)
+		segment_header(&writer->geometry, payload)->mark = writer->mark;
 	if (writer->geometry.parts)
 		dfi__writer_fill_header(writer, payload, FOOTER_MARK);
 }

@@ -262,20 +262,6 @@ Test(open_order, only_ordered_flows_have_positions)
 	close_target(t);
 }
 
-Test(open_order, marks_are_refused)
-{
-	struct dfi_target *t;
-	struct dfi_source *s;
-
-	create(0);
-	t = target(0);
-	s = ready_source(0, 1);
-	assert_error(dfi_source_mark(s, 1), -EOPNOTSUPP, "flow 'f'",
-	    "replicate.ordered");
-	cr_assert_eq(dfi_source_close(s), 0, "%s", dfi_errmsg());
-	close_target(t);
-}
-
 /* O1 to O4: the view ends, also with a source that is idle. */
 Test(open_order, a_lost_source_ends_the_view_and_the_others_go_on)
 {

@@ -76,6 +76,7 @@ declare -A without=(
 	[test_open_order]="its flows are for shared memory in this version"
 	[test_null]="arguments are checked before a transport is used"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
+	[test_order_marks]="its flows are for shared memory in this version"
 	[test_open_shared]="its flows are made for shared memory, whose shared rings it tests"
 	[test_stopped]="closing needs no control thread, whatever the transport; unit/test_multicast stops it over RDMA"
 )

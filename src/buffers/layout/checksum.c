@@ -24,7 +24,8 @@ uint64_t dfi__segment_checksum(
 	if (geometry->parts & SEGMENT_TARGETS)
 		seed += SPREAD_TARGETS *
 		    segment_header(geometry, payload)->targets;
-	if (geometry->parts & SEGMENT_MARK)
+	if (geometry->parts & SEGMENT_MARK ||
+	    (geometry->parts & SEGMENT_GLOBAL && footer_is_mark(state)))
 		seed += SPREAD_MARK * segment_header(geometry, payload)->mark;
 	if (geometry->parts & SEGMENT_TABLES)
 		seed += SPREAD_TABLE * segment_header(geometry, payload)->table;

@@ -58,7 +58,11 @@ struct segment_header {
 	 */
 	uint64_t global;
 	uint64_t targets; /* the target set, a bit for each target */
-	uint64_t mark;    /* a mark behind the tuples; 0: none */
+	/*
+	 * A mark behind the tuples; 0: none. Of a mark in an ordered flow: the
+	 * source's last one before this ring, of the application.
+	 */
+	uint64_t mark;
 	/*
 	 * Number of partial aggregates (flows/kinds/combine/plan.h) in the
 	 * payload; 0: the payload has tuples. Their bytes are rounded up to

@@ -34,12 +34,6 @@ static int check(const struct dfi_source *source, uint64_t value)
 		    "version: create the flow with replicate.method "
 		    "DFI_REPLICATION_NAIVE",
 		    source->flow.name, SOURCE_ID(source));
-	if (source->flow.membership && source->flow.ordered)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': %s %u: mark: ordered open flows have no marks "
-		    "in this version: leave replicate.ordered 0, or send the "
-		    "value in a tuple",
-		    source->flow.name, SOURCE_ID(source));
 	return check_value(source, value);
 }
 

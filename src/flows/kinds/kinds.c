@@ -64,11 +64,6 @@ static int check_marks(const struct flow *flow, bool align)
 		    "in the flow's order, in which a mark has a place: leave "
 		    "DFI_ALIGN out",
 		    flow->name);
-	if (flow->membership && flow->ordered)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': dfi_target_attr.idle_after_ms: ordered open "
-		    "flows have no marks in this version: set it to 0",
-		    flow->name);
 	if (flow_is_multicast(flow))
 		return dfi__fail(-EOPNOTSUPP,
 		    "flow '%s': %s: datagrams carry no marks in this "

@@ -44,19 +44,35 @@ uint64_t dfi__seat_watch_pair(
 	return pair - pair % ATTEMPTS + attempt % ATTEMPTS;
 }
 
+/* Who holds seats of the other role: returns how many. */
+static uint32_t note_holders(const struct seat_watch *watch, uint64_t *holders)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < watch->n_others; i++) {
+		holders[n] = seat_watch_holder(watch, i);
+		n += holders[n] != 0;
+	}
+	return n;
+}
+
 /* The own key is there. What came before counts for this endpoint. */
 static void note_before(struct seat_watch *watch)
 {
-	uint64_t holder;
-	uint32_t i;
-
 	watch->finished_before = watch->finished;
-	watch->n_before = 0;
-	for (i = 0; watch->before && i < watch->n_others; i++) {
-		holder = seat_watch_holder(watch, i);
-		if (holder)
-			watch->before[watch->n_before++] = holder;
-	}
+	if (watch->before)
+		watch->n_before = note_holders(watch, watch->before);
+}
+
+static void see_view_key(struct seat_watch *watch, const struct open_key *key,
+    const struct registry_event *event)
+{
+	uint64_t newest = watch->views.newest.number;
+
+	dfi__open_views_see(
+	    &watch->views, key, event->data, event->size, event->revision);
+	if (watch->views.newest.number != newest)
+		watch->n_in_view = note_holders(watch, watch->in_view);
 }
 
 /* Under the lock, as the next ones: somebody has taken a seat, or changed. */
@@ -227,8 +243,7 @@ static void see_key(
 	else if (key.kind == OPEN_KEY_TARGET)
 		see_seat(watch, OPEN_TARGET, key.target, event);
 	else if (watch->flow->ordered && event->type == REGISTRY_PUT)
-		dfi__open_views_see(&watch->views, &key, event->data,
-		    event->size, event->revision);
+		see_view_key(watch, &key, event);
 	else if (key.kind == OPEN_KEY_GIVEN_UP) {
 		if (event->type == REGISTRY_PUT)
 			dfi__open_seats_give_up(
@@ -314,7 +329,9 @@ static int init(struct seat_watch *watch, struct dfi *dfi,
 	watch->withdrawn = calloc(watch->n_others, sizeof(watch->withdrawn[0]));
 	if (flow->ordered)
 		watch->before = calloc(
-		    watch->n_others, sizeof(watch->before[0]));
+		    watch->n_others, 2 * sizeof(watch->before[0]));
+	if (watch->before)
+		watch->in_view = watch->before + watch->n_others;
 	if (!watch->memory || !watch->pairs || !watch->put_out[OPEN_SOURCE] ||
 	    !watch->withdrawn || (flow->ordered && !watch->before) ||
 	    dfi__tables_watch_new(watch)) {

@@ -88,6 +88,9 @@ struct seat_watch {
 	 */
 	uint64_t *before;
 	uint32_t n_before;
+	/* The same, when the newest view was decided. */
+	uint64_t *in_view;
+	uint32_t n_in_view;
 	struct registry_watch *watch, *flow_watch;
 	char key[KEY_SIZE]; /* the own one; "" as long as it is not set */
 };

@@ -6,6 +6,8 @@
  */
 #include "keyed.h"
 
+#include <dfi/mark.h>
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "base/error.h"
 #include "transport/transport.h"
@@ -13,7 +15,8 @@
 
 /*
  * The ring has room. Nothing that was pushed waits in it. The end's lane is
- * opened again when the next tuple needs it.
+ * opened again when the next tuple needs it. In an ordered flow the ring knows
+ * the position.
  */
 static int publish(struct dfi_source *end, uint64_t mark)
 {
@@ -35,7 +38,8 @@ int dfi__open_mark_end(struct dfi_source *source, uint32_t seat)
 	struct dfi_source *end = open_source(source)->ends[seat];
 	int ret;
 
-	if (likely(end->marked == source->marked))
+	/* In an ordered flow it has had it, or begins behind it. */
+	if (likely(end->marked == source->marked) || open_source(source)->order)
 		return 1;
 	/* The helper has taken this one, and tuples have gone there since. */
 	if (open_source(source)->keyed)
@@ -129,6 +133,82 @@ static int make_room(struct dfi_source *source)
 	}
 }
 
+/*
+ * K6: there is room for a mark, and it has a position: 1. 0: it is the last
+ * one, and nobody is there for it.
+ */
+static int await_position(
+    struct dfi_source *source, uint64_t mark, uint64_t *position)
+{
+	struct open_source *open = open_source(source);
+	uint32_t nobody = open_seats(source);
+	int ret;
+
+	for (;;) {
+		ret = make_room(source);
+		if (!ret)
+			ret = dfi__open_order_take(source, position);
+		if (ret != 0)
+			return ret;
+		if (mark == DFI_NO_MARK && !open->n_ends &&
+		    !open->order->lacks_pairs)
+			return 0;
+		ret = dfi__open_expect_some(source, nobody);
+		if (!ret && source_interrupted(source))
+			ret = dfi__source_interrupted(source);
+		if (!ret)
+			ret = dfi__open_await_room(source, nobody);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+/* A mark has one position, so all targets get it at the same place. */
+static int mark_in_order(struct dfi_source *source, uint64_t mark)
+{
+	struct open_source *open = open_source(source);
+	uint64_t position;
+	int ret = await_position(source, mark, &position);
+	uint32_t i;
+
+	if (ret <= 0)
+		return ret;
+	/* Who is greeted from now on begins behind it. */
+	atomic_set(&open->mark, mark);
+	for (i = 0; ret >= 0 && i < open_seats(source); i++) {
+		if (!open->ends[i])
+			continue;
+		open->ends[i]->rings[0].global = position;
+		ret = open_is_lost(open->ends[i]) ||
+			publish(open->ends[i], mark) < 0
+		    ? dfi__open_lose(source, i)
+		    : 0;
+	}
+	dfi__open_order_sent(source, position);
+	return ret < 0 ? ret : 0;
+}
+
+/* So long a close waits for a view. */
+#define LAST_NS NS_PER_S
+
+int dfi__open_mark_last(struct dfi_source *source)
+{
+	int64_t deadline = source->wait_time.deadline, soon;
+	uint32_t seat;
+	int ret = 0;
+
+	if (source->marked || atomic_peek(&source->writers[0].total))
+		ret = dfi__open_look_for_room(source, &seat);
+	if (ret <= 0)
+		return ret;
+	soon = clock_now_ns() + LAST_NS;
+	if (soon < deadline)
+		source->wait_time.deadline = soon;
+	ret = mark_in_order(source, DFI_NO_MARK);
+	source->wait_time.deadline = deadline;
+	return ret == -ETIMEDOUT ? 0 : ret;
+}
+
 static int mark_all(struct dfi_source *source, uint64_t mark)
 {
 	struct open_source *open = open_source(source);
@@ -151,6 +231,11 @@ int dfi__open_mark(struct dfi_source *source, uint64_t mark)
 {
 	int ret;
 
+	if (open_source(source)->order) {
+		ret = mark_in_order(source, mark);
+		source->mark_refused = ret;
+		return ret;
+	}
 	keyed_enter(open_source(source));
 	ret = mark_all(source, mark);
 	keyed_leave(open_source(source));

@@ -53,6 +53,9 @@ void dfi__open_replica_greet(
 		return;
 	source_close_lane(end, 0);
 	ring->global = position;
+	ring->mark = open_source(source)->order
+	    ? atomic_peek(&open_source(source)->mark)
+	    : 0;
 	/* No mark is 0. */
 	(void)dfi__writer_publish_mark(
 	    ring, atomic_peek(&source->writers[0].total) + 1);
@@ -499,7 +502,10 @@ int dfi__open_replica_finish(struct dfi_source *source, int64_t deadline)
 		return ret;
 	if (open->order)
 		open_sleep_to_close(source);
-	return dfi__source_finish(source, deadline);
+	ret = dfi__source_finish(source, deadline);
+	return !ret && open->order && has_targets(open)
+	    ? dfi__open_mark_last(source)
+	    : ret;
 }
 
 /* What nobody has got: bytes that wait, and those of the lane. */

@@ -200,6 +200,13 @@ int dfi__open_look_for_room(struct dfi_source *source, uint32_t *seat);
 int dfi__open_mark(struct dfi_source *source, uint64_t mark);
 
 /*
+ * Of an ordered flow, at the close: the place from which on the source does not
+ * count (K6), if it did. Waits for a view, for a moment, and for no room:
+ * otherwise its end counts where each target sees it.
+ */
+int dfi__open_mark_last(struct dfi_source *source);
+
+/*
  * Give a target the source's last mark, unless it has that: 1, or 0 without
  * room. The target may be lost by then. Or a sticky error.
  */

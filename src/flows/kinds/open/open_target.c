@@ -32,12 +32,13 @@ void dfi__open_target_retire(
 	dfi__open_add_event(open, type, &taken, 0);
 	if (!open->target->marks)
 		dfi__open_fold_release(open, &taken);
-	else if (!open->order &&
-	    (type == DFI_ENDED
-		    ? dfi__open_watermark_ended(
-			  &open->target->marks->watermark, taken.seat)
-		    : dfi__open_watermark_lost(
-			  &open->target->marks->watermark, taken.seat)))
+	else if (open->order)
+		dfi__target_order_retired(open, &taken, type);
+	else if ((type == DFI_ENDED
+			 ? dfi__open_watermark_ended(
+			       &open->target->marks->watermark, taken.seat)
+			 : dfi__open_watermark_lost(
+			       &open->target->marks->watermark, taken.seat)))
 		dfi__open_risen(open);
 	if (type != DFI_ENDED)
 		dfi__acks_lost(open, &taken);

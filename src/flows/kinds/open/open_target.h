@@ -15,10 +15,17 @@ struct taken {
 	struct dfi_target *end;
 	struct pair *pair;
 	uint32_t seat;
-	bool joined;    /* the event was added */
-	bool followed;  /* its source is gone, and another has the seat */
-	uint64_t table; /* of the last mark that is known */
-	/* In a combiner flow: its last mark, and whether it waits there. */
+	bool joined;   /* the event was added */
+	bool followed; /* its source is gone, and another has the seat */
+	union {
+		uint64_t table; /* of the last mark that is known */
+		/* In an ordered flow: the view in which its ring began. */
+		uint64_t greeted;
+	};
+	/*
+	 * In a combiner flow: its last mark, and whether it waits there. In an
+	 * ordered flow: its last mark before this ring.
+	 */
 	uint64_t mark;
 	bool held;
 	/* ... and since when nothing has come of it that others wait for. */
@@ -29,6 +36,9 @@ struct taken {
 	bool marked;        /* its mark was taken */
 	bool has_head;      /* at the last look; it may not be due */
 	bool settled;       /* its loss belongs to an earlier view */
+	bool known;         /* this is known to the watermark */
+	bool counts;        /* for the watermark, from its first position on */
+	bool sent_before;   /* this ring begins behind something of it */
 	uint64_t delivered; /* the end of what was delivered */
 };
 

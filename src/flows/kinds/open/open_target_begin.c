@@ -35,12 +35,14 @@ int dfi__target_order_take_mark(struct dfi_target *target, struct taken *taken)
 	if (ret < 0)
 		return ret;
 	taken->marked = true;
-	missed = before;
+	taken->sent_before = before || taken->mark;
+	taken->greeted = mark / OPEN_VIEW_POSITIONS;
+	missed = taken->sent_before;
 	/* These are fixed once the target has its seat. */
 	for (i = 0; i < seats->n_before; i++) {
 		if (seats->before[i] != taken->pair->incarnation)
 			continue;
-		missed = order->met[i] && before;
+		missed = order->met[i] && taken->sent_before;
 		order->met[i] = was_there = true;
 		if (mark > order->most)
 			order->most = mark;
@@ -56,8 +58,7 @@ int dfi__target_order_take_mark(struct dfi_target *target, struct taken *taken)
 	return 0;
 }
 
-/* Under the lock: whether a ring of that source may still tell its mark. */
-static bool has_ring(const struct open_target *open, uint64_t source)
+bool dfi__target_order_has_ring(const struct open_target *open, uint64_t source)
 {
 	const struct pair *pair;
 	uint32_t i;
@@ -88,7 +89,7 @@ static bool has_met_all(struct open_target *open, bool *never)
 		all = false;
 		*never |= !dfi__seat_watch_finds(
 			      seats, OPEN_SOURCE, seats->before[i], &seat) &&
-		    !has_ring(open, seats->before[i]);
+		    !dfi__target_order_has_ring(open, seats->before[i]);
 	}
 	return all;
 }

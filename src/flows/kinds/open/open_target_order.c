@@ -33,6 +33,7 @@ void dfi__target_order_free(struct target_order *order)
 	free(order->kept);
 	free(order->gone);
 	free(order->met);
+	free(order->markers);
 	free(order->report);
 	pthread_mutex_destroy(&order->lock);
 	free(order);
@@ -209,8 +210,12 @@ void dfi__target_order_want_cut(struct open_target *open)
 
 /* ---- Rings --------------------------------------------------------------- */
 
-/* Pass over the next segment of a ring. */
-static int pass_over(struct taken *taken)
+/*
+ * Pass over the next segment of a ring. counts: it has a place in the order, in
+ * front of what this target delivers, or is a mark that is due.
+ */
+static int pass_over(struct open_target *open, struct taken *taken,
+    uint64_t position, bool counts)
 {
 	struct reader *reader = &taken->end->readers[0];
 	const char *payload;
@@ -221,7 +226,12 @@ static int pass_over(struct taken *taken)
 	taken->has_head = false;
 	if (!ret)
 		ret = reader_release(reader);
-	return ret < 0 ? dfi__target_damaged(taken->end, 0, ret) : 0;
+	if (ret < 0)
+		return dfi__target_damaged(taken->end, 0, ret);
+	if (counts)
+		return dfi__target_order_passed(open, taken, position);
+	reader->has_mark = false;
+	return 0;
 }
 
 /* A source was lost in this view, and its ring is empty. */
@@ -377,7 +387,8 @@ static int head_of(struct dfi_target *target, uint32_t i, uint64_t *position)
 		ret = dfi__reader_global(&taken->end->readers[0], position);
 		if (ret < 0 || !is_left_out(open->order, taken, *position))
 			return ret < 0 ? ret : 1;
-		ret = pass_over(taken);
+		ret = pass_over(
+		    open, taken, *position, *position < open->order->first);
 	}
 	return ret;
 }
@@ -417,36 +428,35 @@ static int find(struct dfi_target *target, uint32_t *ring, bool *later)
 	return 1;
 }
 
-static void delivered(struct open_target *open, uint32_t i)
+static void note_delivered(struct target_order *order, struct taken *taken)
 {
-	struct target_order *order = open->order;
-
-	open->taken[i].delivered = ++order->due;
+	taken->delivered = ++order->due;
 	if (unlikely(atomic_peek(&order->hole_since)))
 		atomic_set(&order->hole_since, 0);
 }
 
-/* Pass over a segment that is due, and is for other targets. */
-static int pass_on(struct open_target *open, uint32_t i)
+/* Whether a segment that is due is a mark, or for a set of other targets. */
+static bool is_passed(const struct reader *reader)
 {
-	int ret = pass_over(&open->taken[i]);
-
-	if (ret < 0)
-		return ret;
-	delivered(open, i);
-	return 1;
+	return reader_is_at_mark(reader) || dfi__reader_passes(reader);
 }
 
 static int deliver(struct dfi_target *target, uint32_t i)
 {
 	struct open_target *open = open_target(target);
-	int ret = dfi__target_input(open->taken[i].end);
+	struct taken *taken = &open->taken[i];
+	int ret = dfi__target_input(taken->end);
 
 	if (ret <= 0)
 		return ret == -EAGAIN ? 0 : ret;
-	open_target_lend(target, open->taken[i].end, open->taken[i].seat);
+	ret = unlikely(!taken->counts)
+	    ? dfi__target_order_passed(open, taken, open->order->due)
+	    : 0;
+	if (ret < 0)
+		return ret;
+	open_target_lend(target, taken->end, taken->seat);
 	open->current = i;
-	delivered(open, i);
+	note_delivered(open->order, taken);
 	return 1;
 }
 
@@ -460,6 +470,7 @@ static void enter_next(struct open_target *open)
 		memmove(order->gone, order->gone + order->n_reported,
 		    n * sizeof(order->gone[0]));
 	enter(order, order->next);
+	dfi__target_order_left(open);
 	/* This one may have ended as well. */
 	dfi__target_order_signal(open);
 	/* Who was lost after the report was lost in the next view. */
@@ -480,32 +491,47 @@ static bool awaits_marks(const struct open_target *open)
 	return false;
 }
 
+/* find(), in the next view as well. An event may come before. */
+static int find_due(struct dfi_target *target, uint32_t *ring, bool *later)
+{
+	struct open_target *open = open_target(target);
+	int ret;
+
+	/* A decided view is delivered from all rings at once. */
+	if (open->order->next && awaits_marks(open))
+		return 0;
+	ret = find(target, ring, later);
+	if (ret || !open->order->next)
+		return ret;
+	enter_next(open);
+	return open->n_events ? 0 : find(target, ring, later);
+}
+
 /* What is due now: as take_from(). */
 static int take_due(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
 	struct target_order *order = open->order;
-	bool later;
+	bool later = false;
 	uint32_t i;
 	int ret;
 
-	if (!order->begun || (order->reported && !order->next))
+	if (!order->known || (order->reported && !order->next))
 		return 0;
-	/* A decided view is delivered from all rings at once. */
-	if (order->next && awaits_marks(open))
-		return 0;
-	do {
-		ret = find(target, &i, &later);
-		if (!ret && order->next) {
-			enter_next(open);
-			ret = find(target, &i, &later);
-		}
-	} while (ret > 0 && open->taken[i].joined &&
-	    dfi__reader_passes(&open->taken[i].end->readers[0]) &&
-	    (ret = pass_on(open, i)) > 0);
-	/* The helper may have taken its mark: the look tells of it first. */
-	if (ret > 0)
-		return open->taken[i].joined ? deliver(target, i) : 0;
+	while ((ret = find_due(target, &i, &later)) > 0) {
+		/*
+		 * The helper may have taken its mark: the look tells of it
+		 * first.
+		 */
+		if (!open->taken[i].joined)
+			return 0;
+		if (!is_passed(&open->taken[i].end->readers[0]))
+			return deliver(target, i);
+		ret = pass_over(open, &open->taken[i], order->due, true);
+		note_delivered(order, &open->taken[i]);
+		if (ret < 0 || open->n_events)
+			return ret;
+	}
 	if (!ret && later && !atomic_peek(&order->hole_since))
 		atomic_set(&order->hole_since, clock_now_ns());
 	return ret;
@@ -531,7 +557,9 @@ static int look(struct dfi_target *target)
 		return ret;
 	if (order->begun)
 		add_joined(open);
-	return dfi__target_order_report(open);
+	if (order->begun)
+		ret = dfi__target_order_learn(open);
+	return ret < 0 ? ret : dfi__target_order_report(open);
 }
 
 int dfi__target_order_next(struct dfi_target *target)

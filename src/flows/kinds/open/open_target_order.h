@@ -17,6 +17,14 @@ struct view_counter {
 	struct shared_counter counter;
 };
 
+/* A source that counts for the watermark (K6). */
+struct order_marker {
+	uint64_t source; /* its incarnation */
+	uint64_t view;   /* in which it began to count, or an earlier one */
+	uint32_t seat;
+	bool is_expected; /* it has not said yet whether it does */
+};
+
 struct target_order {
 	/*
 	 * Held by the owner while it looks at rings, and by the helper, which
@@ -36,6 +44,11 @@ struct target_order {
 	struct open_share *gone;
 	uint32_t n_gone, gone_room;
 	uint32_t n_reported; /* so many of them are in the report */
+	/* Of the owner: who counts, once those in front of it are known. */
+	struct order_marker *markers;
+	uint32_t n_markers, markers_room, n_expected;
+	bool known;
+	uint64_t first; /* where this target began */
 	/* Until it has begun, what counters were found at: */
 	uint64_t counted; /* by its helper in this view, or 0: */
 	uint64_t count;
@@ -113,6 +126,24 @@ static inline bool target_order_is_empty(const struct taken *taken)
 
 /* Take the mark that a ring begins with. Errors of a damaged ring. */
 int dfi__target_order_take_mark(struct dfi_target *target, struct taken *taken);
+
+/*
+ * Marks (open_order_marks.c). passed: the segment that was taken last has a
+ * place in the order of this target, or in front of it; -ENOMEM. retired: that
+ * ring is given up. left: all of the last view is delivered: who has no part in
+ * the next one counts no more. learn: the target has begun, or rings have: who
+ * counts, and with which marks; -ENOMEM.
+ */
+int dfi__target_order_passed(
+    struct open_target *open, struct taken *taken, uint64_t position);
+void dfi__target_order_retired(
+    struct open_target *open, struct taken *taken, uint32_t type);
+void dfi__target_order_left(struct open_target *open);
+int dfi__target_order_learn(struct open_target *open);
+
+/* Under the lock of the pairs: whether a ring of that source may tell more. */
+bool dfi__target_order_has_ring(
+    const struct open_target *open, uint64_t source);
 
 /* The view must end. */
 void dfi__target_order_want_cut(struct open_target *open);

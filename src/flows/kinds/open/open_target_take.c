@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a target of an open flow takes its pairs, and segments of their rings. */
 #include "base/error.h"
+#include "buffers/layout/checksum.h"
 #include "acks.h"
 #include "open_multicast.h"
 #include "open_target.h"
@@ -60,6 +61,8 @@ int dfi__open_target_take_mark(struct taken *taken, uint64_t *before)
 		    "segment 0: a mark comes first in this ring, but it has "
 		    "%lu bytes of tuples",
 		    (unsigned long)bytes);
+	if (!ret && reader->geometry.parts & SEGMENT_GLOBAL)
+		taken->mark = segment_header(&reader->geometry, payload)->mark;
 	if (!ret)
 		ret = reader_release(reader);
 	if (ret < 0)
