@@ -3,9 +3,8 @@
  * Marks: a source says up to which value its tuples are complete, such as a
  * time or the number of a checkpoint, and each target learns the least value of
  * all sources. In an ordered open flow all targets learn it at the same place
- * of the order, except for idle sources. In this version there are none over
- * datagrams (multicast over RDMA). docs/open-flows.md ("Marks") has the rules.
- * Owner thread only.
+ * of the order, except for idle sources. docs/open-flows.md ("Marks") has the
+ * rules. Owner thread only.
  */
 #ifndef DFI_MARK_H
 #define DFI_MARK_H
@@ -29,7 +28,8 @@ enum {
 	 * pushed before its first mark that is not below the watermark, and
 	 * nothing behind that. A source that has ended or is lost holds up
 	 * nobody; with DFI_ON_LOSS_REPLAY a lost one does, until it returns or
-	 * is given up. -EINVAL: an ordered flow, whose order has the marks.
+	 * is given up. -EINVAL: an ordered flow, whose order has the marks; a
+	 * flow whose losses are told (DFI_LOSS_NOTIFY), which may lose marks.
 	 */
 	DFI_ALIGN = 16,
 };
@@ -43,7 +43,7 @@ enum {
  * target has the mark: repeat it, or dfi_source_close() fails. A span that is
  * lent ends. Owner thread only. Not sticky: -ERANGE: not above the last mark,
  * or DFI_NO_MARK. -EPROTOTYPE: a combiner flow whose windows end by themselves,
- * or that has none. -EOPNOTSUPP: datagrams.
+ * or that has none.
  */
 DFI_API int dfi_source_mark(struct dfi_source *source, uint64_t value);
 

@@ -256,13 +256,13 @@ static int take_gap(struct reader *reader, uint64_t state)
 }
 
 /*
- * Whether lost segments explain the tuples that the source counts and the
- * target lacks. If they do, count those tuples as lost.
+ * Whether lost segments, some of which may be marks, explain the tuples that
+ * the source counts and the target lacks. If they do, count those tuples as
+ * lost.
  */
 static bool explain_lack(struct reader *reader, uint64_t lack)
 {
-	if (lack < reader->unsure ||
-	    lack > reader->unsure * reader->geometry.segment_tuples)
+	if (lack > reader->unsure * reader->geometry.segment_tuples)
 		return false;
 	reader->lost_total += lack;
 	reader->unsure = 0;

@@ -277,7 +277,7 @@ static void run_operation(struct input *input)
 		if (f.flow.open && operation >> 7) {
 			dfi__multicast_sender_join(&f.source,
 			    (operation >> 3) % N_TARGETS, PAIR,
-			    f.start + f.written, f.written, f.now);
+			    f.start + f.written, f.written, 0, f.now);
 			break;
 		}
 		dfi__multicast_sender_leave(&f.source,

@@ -9,10 +9,13 @@
  * dead. So what was sent to 0 alone comes to 1, and what 0 has reported may
  * come late. Given back is a segment as soon as the application has it.
  *
+ * Each segment is a mark as well, whose value is its number plus one. JOIN tells the last
+ * one of before.
+ *
  * As it is: what is on its way may come at any time, any number of times or
  * never; timers go off at any time. Checked: a target begins where its source
- * counts it from, and then has each segment, once and in order; what is sent
- * again is there still.
+ * counts it from, with the last mark before that, and then has each segment, once and
+ * in order; what is sent again is there still.
  *
  * With PROGRESS: FAULTS datagrams are lost, timers go off when nothing is on its
  * way, and target 0 may die at any point. Checked, beside that: the source ends,
@@ -21,6 +24,7 @@
  * check                                      holds
  * check -DPROGRESS                           holds
  * check -DMUTANT_BEGIN_AT_DATA               assertion # segments are missed
+ * check -DMUTANT_NEWEST_MARK                 assertion # in front of its tuples
  * check -DMUTANT_ANY_JOIN                    assertion # of the last holder
  * check -DMUTANT_ANY_REPORT                  assertion # the same
  * check -DMUTANT_COUNT_LATE                  assertion # overwritten
@@ -46,6 +50,7 @@ byte faults = FAULTS;
 /* On their way to and from each target. */
 byte data[2];                   /* a set of numbers */
 byte join[2] = { NONE, NONE };  /* first */
+byte join_mark[2];
 byte state[2] = { NONE, NONE }; /* next */
 byte report[2] = { NONE, NONE };/* consumed */
 byte report_missing[2];         /* a set: bit i for the number consumed + i */
@@ -129,6 +134,12 @@ inline take_report(to, via)
 	fi
 }
 
+#ifdef MUTANT_NEWEST_MARK
+#define repeated(t) next
+#else
+#define repeated(t) first[t]
+#endif
+
 active proctype source()
 {
 	byte t;
@@ -151,12 +162,15 @@ active proctype source()
 		first[t] = next;
 		consumed[t] = next;
 		join[t] = next;
+		join_mark[t] = next;
 		t = 0 }
 #ifndef MUTANT_JOIN_ONCE
 	:: atomic { timer && joined[0] && !answered[0] && !gone[0] ->
-		join[0] = first[0] }
+		join[0] = first[0];
+		join_mark[0] = repeated(0) }
 	:: atomic { timer && joined[1] && !answered[1] && !gone[1] ->
-		join[1] = first[1] }
+		join[1] = first[1];
+		join_mark[1] = repeated(1) }
 #endif
 #ifndef MUTANT_NO_PROBE
 	:: atomic { timer && lives(0) && waits_for(0) -> state[0] = next }
@@ -183,7 +197,10 @@ inline begin(t, number)
 inline take_join(to, via)
 {
 	if
-	:: !begun[to] -> begin(to, join[via])
+	:: !begun[to] ->
+		begin(to, join[via]);
+		/* The mark is of what came before. */
+		assert(join_mark[via] == join[via])
 	:: else
 	fi;
 	if

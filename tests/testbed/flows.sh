@@ -61,7 +61,7 @@ waiting=test_polling
 twice=(test_marks test_transport test_verify)
 # Tests that do not depend on the way of arrival. Each half has every second one; both
 # halves take about as long.
-once=(test_align test_computing test_counters test_estimate test_filter test_groups test_hygiene
+once=(test_align test_computing test_counters test_datagram_marks test_estimate test_filter test_groups test_hygiene
 	test_idle test_keyed test_keyed_push test_leaving test_linger test_open test_open_combine
 	test_open_groups test_open_replicate test_open_sets test_order test_property test_replay test_replay_marks
 	test_replay_ways test_replicate test_share test_shuffle test_sequencer test_open_calls
@@ -163,6 +163,7 @@ datagrams()
 	export DFI_VERBS_NOTIFY=auto DFI_TEST_REPLICATION=2
 	run flow/test_open_replicate
 	run flow/test_open_sets
+	run flow/test_datagram_marks
 	run proc/test_open_replicate
 	unset DFI_TEST_REPLICATION
 }

@@ -34,6 +34,12 @@ static const struct datagram data = {
 	.total = 0x1122334455667788,
 	.used = 16,
 };
+static const struct datagram mark = {
+	.type = DATAGRAM_DATA,
+	.number = 4,
+	.total = 9,
+	.used = FOOTER_MARK,
+};
 static const struct datagram state = {
 	.type = DATAGRAM_STATE,
 	.flags = DATAGRAM_END,
@@ -65,6 +71,7 @@ static const struct datagram join = {
 	.pair = 0x1817161514131211,
 	.total = 0x0102030405060708,
 	.first = 0x1122334455667788,
+	.mark = 0x2122232425262728,
 	.target = 2,
 };
 
@@ -93,7 +100,7 @@ static struct block encode(
 
 	size = dfi__datagram_encode(f, datagram, header);
 	if (datagram->type == DATAGRAM_DATA)
-		payload = f->geometry.payload_offset + datagram->used;
+		payload = datagram_payload(&f->geometry, datagram->used);
 	block.size = size + payload;
 	block.memory = malloc(block.size + 1);
 	cr_assert_not_null(block.memory);
@@ -120,12 +127,13 @@ Test(datagram, fields_are_where_they_are_documented)
 	static const unsigned char join_bytes[] = { 0x11, 0x12, 0x13, 0x14,
 		0x15, 0x16, 0x17, 0x18, 0xd5, 0, 0, 0, 0x88, 0x77, 0x66, 0x55,
 		8, 7, 6, 5, 4, 3, 2, 1, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33,
-		0x22, 0x11, 2, 0, 0, 0, 0, 0, 0, 0 };
+		0x22, 0x11, 0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 2,
+		0, 0, 0, 0, 0, 0, 0 };
 	struct datagram_flow f = flow(false), open = open_flow(0);
 	char header[DATAGRAM_HEADER_MAX];
 
-	cr_assert_eq(dfi__datagram_encode(&open, &join, header), 40);
-	cr_assert_arr_eq(header, join_bytes, 40);
+	cr_assert_eq(dfi__datagram_encode(&open, &join, header), 48);
+	cr_assert_arr_eq(header, join_bytes, 48);
 	cr_assert_eq(dfi__datagram_encode(&f, &data, header), 32);
 	cr_assert_arr_eq(header, data_bytes, 32);
 	cr_assert_eq(dfi__datagram_encode(&f, &state, header), 24);
@@ -149,6 +157,12 @@ static void come_back(bool verified)
 	cr_assert_eq(got.number, data.number);
 	cr_assert_eq(got.total, data.total);
 	cr_assert_eq(got.used, data.used);
+	cr_assert_eq(got.payload, block.at + 32);
+	free(block.memory);
+
+	block = encode(&f, &mark);
+	cr_assert(dfi__datagram_parse(&f, block.at, block.size, &got));
+	cr_assert_eq(got.used, FOOTER_MARK);
 	cr_assert_eq(got.payload, block.at + 32);
 	free(block.memory);
 
@@ -213,6 +227,7 @@ Test(datagram, of_an_open_flow_has_a_stream_or_a_pair)
 	cr_assert(dfi__datagram_parse(&target, block.at, block.size, &got));
 	cr_assert_eq(got.total, join.total);
 	cr_assert_eq(got.first, join.first);
+	cr_assert_eq(got.mark, join.mark);
 	cr_assert_eq(got.target, join.target);
 	free(block.memory);
 	/* DATA and STATE have the stream. */
@@ -295,7 +310,8 @@ Test(datagram, that_says_what_cannot_be_is_dropped)
 
 Test(datagram, of_another_length_is_dropped)
 {
-	const struct datagram *all[] = { &data, &state, &report, &position };
+	const struct datagram *all[] = { &data, &mark, &state, &report,
+		&position };
 	struct datagram_flow f = flow(true);
 	struct datagram got;
 	struct block block;

@@ -375,31 +375,6 @@ Test(multicast_flows, group_that_nothing_reaches_is_named)
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
 }
 
-Test(multicast_flows, datagrams_carry_no_marks)
-{
-	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
-	struct dfi_source *source;
-	struct dfi_target *target;
-	const void *tuple;
-
-	start(1, 1, DFI_LOSS_RECOVER, DFI_NONBLOCK);
-	cr_assert_eq(dfi_source_open(rig.dfi, "f", 0, NULL, &source), 0, "%s",
-	    dfi_errmsg());
-	assert_error(dfi_source_mark(source, 1), -EOPNOTSUPP, "datagrams",
-	    "DFI_REPLICATION_NAIVE");
-	attr.flags = DFI_EVENTS | DFI_ALIGN;
-	assert_error(dfi_target_open(rig.dfi, "f", 0, &attr, &target),
-	    -EOPNOTSUPP, "DFI_ALIGN", "datagrams");
-	attr.flags = 0;
-	attr.idle_after_ms = 1;
-	assert_error(dfi_target_open(rig.dfi, "f", 0, &attr, &target),
-	    -EOPNOTSUPP, "idle_after_ms", "datagrams");
-	/* The refusal is not sticky. */
-	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
-	cr_assert_eq(consume_soon(targets[0], &tuple), 0);
-	cr_assert_eq(dfi_target_close(targets[0]), 0);
-}
-
 Test(multicast_flows,
     closing_waits_for_targets_that_miss_something_within_its_limit)
 {

@@ -59,7 +59,7 @@ struct sender {
 	struct multicast_sender protocol;
 	struct ring_header headers[N_TARGETS];
 	char *slots;
-	uint64_t start, written, total;
+	uint64_t start, written, total, marked;
 	uint64_t pairs[N_TARGETS]; /* that have joined */
 	int64_t now;
 };
@@ -177,7 +177,7 @@ static void join(struct sender *sender, uint32_t target, uint64_t pair)
 {
 	sender->pairs[target] = pair;
 	dfi__multicast_sender_join(&sender->protocol, target, pair,
-	    next_number(sender), sender->total, sender->now);
+	    next_number(sender), sender->total, sender->marked, sender->now);
 }
 
 static bool reports(
@@ -287,6 +287,49 @@ static void join_until_answered(struct sender *sender)
 Test(multicast_join, a_join_is_repeated_until_it_is_answered)
 {
 	for_starts(join_until_answered);
+}
+
+/* The next segment is a mark. */
+static void send_mark(struct sender *sender, uint64_t mark)
+{
+	const struct ring_geometry *g = &sender->protocol.config.flow.geometry;
+	struct segment_footer *footer = slot_footer(sender, sender->written);
+	uint64_t state = footer_state(next_number(sender), FOOTER_MARK, 0);
+	char *payload = (char *)footer - g->footer_offset + g->payload_offset;
+
+	memcpy(payload, &mark, sizeof(mark));
+	if (g->parts & SEGMENT_CHECKSUM)
+		segment_header(g, payload)->checksum = dfi__segment_checksum(
+		    g, payload, state);
+	atomic_set(&footer->total, sender->total);
+	atomic_publish(&footer->state, state);
+	sender->written++;
+	sender->marked = mark;
+	progress(sender);
+}
+
+/* What comes behind is no part of what a target begins with. */
+static void say_the_mark_of_then(struct sender *sender)
+{
+	send_mark(sender, 7);
+	join(sender, 0, PAIR);
+	cr_assert_eq(sent.datagrams[sent.n - 1].mark, 7);
+	send_mark(sender, 9);
+	sent.n = 0;
+	sender->now += GAP;
+	progress(sender);
+	cr_assert_eq(sent.n, 1);
+	cr_assert_eq(sent.datagrams[0].type, DATAGRAM_JOIN);
+	cr_assert_eq(sent.datagrams[0].mark, 7);
+	/* Marks are no tuples. */
+	cr_assert_eq(dfi__multicast_sender_unreturned(
+			 &sender->protocol, 0, next_number(sender)),
+	    0);
+}
+
+Test(multicast_join, a_join_says_the_last_mark_of_before)
+{
+	for_starts(say_the_mark_of_then);
 }
 
 static void believe_the_pair(struct sender *sender)
@@ -594,6 +637,49 @@ Test(multicast_join, a_target_begins_where_the_join_says)
 	for_both(SEGMENT_CHECKSUM, begin_with_join);
 }
 
+/* Lost, asked for, and sent again, as other segments are. */
+static void repair_a_mark(struct sender *sender, struct receiver *receiver)
+{
+	struct reader *reader = &receiver->reader;
+	struct datagram report;
+	const char *payload;
+	uint64_t bytes;
+
+	cr_assert(arrive(receiver, 0));
+	read_mark(receiver, 10);
+	reader->marked = 0;
+	sent.n = 0;
+	send_mark(sender, 5);
+	sent.n = 0;
+	send_segment(sender, 1);
+	cr_assert(!arrive(receiver, 0));
+	sent.n = 0;
+	receiver->now += GAP;
+	dfi__multicast_receiver_progress(&receiver->protocol, receiver->now);
+	cr_assert_eq(sent.n, 1);
+	report = sent.datagrams[0];
+	cr_assert_eq(report.type, DATAGRAM_REPORT);
+	cr_assert_eq(report.n_missing, 1);
+	sent.n = 0;
+	dfi__multicast_sender_receive(&sender->protocol, &report);
+	cr_assert_eq(sent.n, 1);
+	cr_assert_eq(sent.datagrams[0].used, FOOTER_MARK);
+	cr_assert(arrive(receiver, 0));
+	cr_assert_eq(dfi__reader_take_other(reader, &payload, &bytes), 0, "%s",
+	    dfi_errmsg());
+	cr_assert(reader->has_mark);
+	cr_assert_eq(reader->marked, 5);
+	cr_assert_eq(reader_release(reader), 0);
+	reader->has_mark = false;
+	read_segment(receiver, 10, 1);
+}
+
+Test(multicast_join, a_mark_is_repaired)
+{
+	for_both(0, repair_a_mark);
+	for_both(SEGMENT_CHECKSUM, repair_a_mark);
+}
+
 static void take_all_behind(struct sender *sender, struct receiver *receiver)
 {
 	uint32_t i;
@@ -682,11 +768,11 @@ Test(multicast_join, a_join_of_another_pair_is_dropped)
 	header[12]++; /* number is not first */
 	cr_assert(!dfi__datagram_parse(&own, header, size, &got));
 	header[12]--;
-	header[36] = 1; /* zero */
+	header[44] = 1; /* zero */
 	cr_assert(!dfi__datagram_parse(&own, header, size, &got));
 	/* A closed flow has none. */
 	own.open = false;
-	header[36] = 0;
+	header[44] = 0;
 	cr_assert(!dfi__datagram_parse(&own, header, size, &got));
 }
 

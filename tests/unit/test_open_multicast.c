@@ -94,28 +94,6 @@ static void finish(void)
 	cr_assert_eq(dfi_flow_finish(rig.dfi, "f"), 0, "%s", dfi_errmsg());
 }
 
-Test(open_multicast, datagrams_carry_no_marks)
-{
-	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
-	struct dfi_target *target, *other;
-	struct dfi_source *source;
-
-	create(0);
-	target = start(&source);
-	assert_error(dfi_source_mark(source, 7), -EOPNOTSUPP, "carry no marks");
-	attr.idle_after_ms = 10;
-	assert_error(dfi_target_open(rig.dfi, "f", 1, &attr, &other),
-	    -EOPNOTSUPP, "idle_after_ms");
-	attr.idle_after_ms = 0;
-	attr.flags = DFI_ALIGN | DFI_EVENTS;
-	assert_error(dfi_target_open(rig.dfi, "f", 1, &attr, &other),
-	    -EOPNOTSUPP, "DFI_ALIGN");
-	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
-	finish();
-	expect_event(target, DFI_ENDED);
-	end_target(target);
-}
-
 /* J3: no gap is reported. */
 Test(open_multicast, losses_are_not_reported)
 {

@@ -84,6 +84,7 @@ size_t dfi__datagram_encode(const struct datagram_flow *flow,
 		put_head(flow, datagram, &join.head);
 		join.total = htole64(datagram->total);
 		join.first = htole64(datagram->first);
+		join.mark = htole64(datagram->mark);
 		join.target = htole32(datagram->target);
 		join.zero = 0;
 		memcpy(header, &join, sizeof(join));
@@ -105,9 +106,10 @@ static bool parse_data(const struct datagram_flow *flow, const char *at,
 	datagram->used = le32toh(data.used);
 	datagram->payload = at + sizeof(data);
 	return !data.zero && datagram->used &&
-	    datagram->used <= g->segment_bytes &&
-	    datagram->used % g->tuple_size == 0 &&
-	    size - sizeof(data) == (size_t)g->payload_offset + datagram->used;
+	    (datagram->used == FOOTER_MARK ||
+		(datagram->used <= g->segment_bytes &&
+		    datagram->used % g->tuple_size == 0)) &&
+	    size - sizeof(data) == datagram_payload(g, datagram->used);
 }
 
 static bool parse_state(const char *at, size_t size, struct datagram *datagram)
@@ -149,6 +151,7 @@ static bool parse_join(const struct datagram_flow *flow, const char *at,
 	memcpy(&join, at, sizeof(join));
 	datagram->total = le64toh(join.total);
 	datagram->first = le64toh(join.first);
+	datagram->mark = le64toh(join.mark);
 	datagram->target = le32toh(join.target);
 	return !join.zero && (uint32_t)datagram->first == datagram->number;
 }

@@ -15,13 +15,14 @@
  *	REPORT  +------+--------+-----------+---------------+----
  *	        | head | target | n_missing | first, count  | ...
  *	        +------+--------+-----------+---------------+----
- *	JOIN    +------+-------+-------+--------+------+
- *	        | head | total | first | target | zero |
- *	        +------+-------+-------+--------+------+
+ *	JOIN    +------+-------+-------+------+--------+------+
+ *	        | head | total | first | mark | target | zero |
+ *	        +------+-------+-------+------+--------+------+
  *
  * After the 32 bytes of DATA comes the slot of the source's ring, from its
- * beginning to the last tuple. A device gathers it without a copy. So the
- * segment_header, if the flow's segments have one, is part of DATA.
+ * beginning to the last tuple, or the end of the mark. A device gathers it
+ * without a copy. So the segment_header, if the flow's segments have one, is
+ * part of DATA.
  */
 #ifndef DFI_BUFFERS_MULTICAST_DATAGRAM_H
 #define DFI_BUFFERS_MULTICAST_DATAGRAM_H
@@ -81,7 +82,7 @@ static_assert(DFI_MAX_ENDPOINTS <= UINT16_MAX + 1, "indices fit");
 struct datagram_data {
 	struct datagram_head head;
 	uint64_t total; /* tuples of the stream up to the end of the segment */
-	uint32_t used;  /* bytes of its tuples */
+	uint32_t used;  /* bytes of its tuples, or FOOTER_MARK */
 	uint32_t zero;
 };
 static_assert(sizeof(struct datagram_data) == 32, "DATA");
@@ -112,11 +113,12 @@ struct datagram_join {
 	struct datagram_head head;
 	uint64_t total;  /* tuples of the stream before first */
 	uint64_t first;  /* number from which the target counts, all 64 bits */
+	uint64_t mark;   /* the source's last mark before first; 0: none */
 	uint32_t target; /* what it calls itself in each REPORT */
 	uint32_t zero;
 };
-static_assert(sizeof(struct datagram_join) == 40, "JOIN");
-static_assert(offsetof(struct datagram_join, target) == 32, "JOIN");
+static_assert(sizeof(struct datagram_join) == 48, "JOIN");
+static_assert(offsetof(struct datagram_join, target) == 40, "JOIN");
 
 struct datagram_report {
 	struct datagram_head head;
@@ -175,15 +177,24 @@ struct datagram {
 	uint64_t pair; /* of REPORT and JOIN in an open flow */
 	uint64_t total;
 	uint64_t first;
+	uint64_t mark;
 	uint64_t position;
 	uint32_t count;
 	uint32_t used;
-	/* payload_offset + used bytes, in the receive buffer. */
+	/* datagram_payload() bytes, in the receive buffer. */
 	const char *payload;
 	uint32_t target;
 	uint32_t n_missing;
 	struct datagram_range missing[DATAGRAM_MISSING_MAX];
 };
+
+/* The bytes of a slot that DATA has. */
+static inline uint64_t datagram_payload(
+    const struct ring_geometry *g, uint32_t used)
+{
+	return g->payload_offset +
+	    (used == FOOTER_MARK ? FOOTER_MARK_BYTES : used);
+}
 
 /*
  * Parse a received datagram. true: it belongs to this flow, and each of its

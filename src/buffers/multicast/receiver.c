@@ -194,7 +194,7 @@ static bool take_data(struct multicast_receiver *receiver,
 	footer = receiver_footer_of(
 	    receiver, receiver_slot_of(receiver, number));
 	memcpy((char *)footer - g->footer_offset, datagram->payload,
-	    g->payload_offset + datagram->used);
+	    datagram_payload(g, datagram->used));
 	atomic_set(&footer->total, datagram->total - receiver->before);
 	held->used = datagram->used;
 	held->has_position = false;

@@ -70,7 +70,7 @@ struct multicast_receiver_counts {
 struct receiver_slot {
 	int64_t due; /* of a gap: when to tell the reader or ask the source */
 	int64_t lost_at;  /* earliest time to tell the reader of a gap */
-	uint32_t used;    /* bytes of a held segment; 0: not held */
+	uint32_t used;    /* of a held segment, as in DATA; 0: not held */
 	uint32_t n_asked; /* how often a gap was asked for */
 	/* A gap of an ordered flow: its position is in the slot's header. */
 	bool has_position;
@@ -96,6 +96,7 @@ struct multicast_receiver {
 	bool begun;      /* a JOIN has come */
 	uint64_t base;   /* added to a number of the ring: that of the stream */
 	uint64_t before; /* tuples of the stream before the ring's */
+	uint64_t mark;   /* its last mark before the ring; 0: none */
 	bool cancelled;  /* the reader takes no more */
 	bool closed;     /* the reader has closed */
 	bool says_cancelled; /* a REPORT has the cancellation */

@@ -37,6 +37,7 @@ bool dfi__multicast_receiver_take_join(struct multicast_receiver *receiver,
 		receiver->begun = true;
 		receiver->base = datagram->first - 1 - receiver->config.start;
 		receiver->before = datagram->total;
+		receiver->mark = datagram->mark;
 		receiver->config.target = datagram->target;
 		put_mark(receiver);
 	}

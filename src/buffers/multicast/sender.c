@@ -92,7 +92,7 @@ static int send_segment(struct multicast_sender *sender, uint32_t to,
 		.payload = (const char *)footer - g->footer_offset,
 	};
 
-	return sender_send(sender, to, &data, g->payload_offset + data.used);
+	return sender_send(sender, to, &data, datagram_payload(g, data.used));
 }
 
 /* The position of a segment of the ring. */

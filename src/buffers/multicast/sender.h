@@ -55,6 +55,7 @@ struct sender_peer {
 	uint64_t pair;   /* the id of its pair; 0: it has not joined */
 	uint64_t first;  /* the number from which it counts */
 	uint64_t before; /* tuples before that */
+	uint64_t mark;   /* the last one before that; 0: none */
 	bool joins;      /* it has not answered yet */
 };
 
@@ -139,13 +140,13 @@ void dfi__multicast_sender_leave(
 
 /*
  * For an open flow (sender_join.c). join: a target counts from the segment with
- * number first on, which was not sent yet; "before" tuples come before it. All
- * that it is told, and says, is of this pair. For it, a mark has number first -
- * 1 (J1), so its credit begins there.
+ * number first on, which was not sent yet; "before" tuples come before it, and
+ * mark (0: none). All that it is told, and says, is of this pair. For it, J1's
+ * mark has number first - 1, so its credit begins there.
  */
 void dfi__multicast_sender_join(struct multicast_sender *sender,
     uint32_t target, uint64_t pair, uint64_t first, uint64_t before,
-    int64_t now);
+    uint64_t mark, int64_t now);
 
 /*
  * The registry says that a target has closed, and had given back all segments

@@ -15,6 +15,7 @@ static void send_join(struct multicast_sender *sender, uint32_t target)
 		.pair = peer->pair,
 		.total = peer->before,
 		.first = peer->first,
+		.mark = peer->mark,
 		.target = target,
 	};
 
@@ -32,7 +33,7 @@ void dfi__multicast_sender_joined(
 
 void dfi__multicast_sender_join(struct multicast_sender *sender,
     uint32_t target, uint64_t pair, uint64_t first, uint64_t before,
-    int64_t now)
+    uint64_t mark, int64_t now)
 {
 	struct sender_peer *peer = &sender->peers[target];
 
@@ -43,6 +44,7 @@ void dfi__multicast_sender_join(struct multicast_sender *sender,
 		.pair = pair,
 		.first = first,
 		.before = before,
+		.mark = mark,
 		.joins = true,
 	};
 	atomic_set(&peer->credit->closed, RING_OPEN);
@@ -133,7 +135,7 @@ uint64_t dfi__multicast_sender_unreturned(
 	for (; peer->pair && number < end; number++) {
 		slot = (uint32_t)((number - sender->config.start) %
 		    g->segment_count);
-		bytes += footer_used(
+		bytes += footer_tuple_bytes(
 		    atomic_peek(&sender_footer_of(sender, slot)->state));
 	}
 	return bytes / g->tuple_size;

@@ -377,14 +377,14 @@ struct remote *dfi__sender_ring_take(struct sender_ring *source, uint64_t pair,
 }
 
 void dfi__sender_ring_join(
-    struct remote *remote, uint64_t first, uint64_t before)
+    struct remote *remote, uint64_t first, uint64_t before, uint64_t mark)
 {
 	const struct sender_remote *ring = (const struct sender_remote *)remote;
 	struct sender_ring *source = ring->source;
 
 	dfi__multicast_end_lock(&source->end);
 	dfi__multicast_sender_join(&source->sender, ring->target, ring->pair,
-	    first, before, clock_now_ns());
+	    first, before, mark, clock_now_ns());
 	dfi__multicast_end_step(&source->end);
 	dfi__multicast_end_unlock(&source->end);
 }

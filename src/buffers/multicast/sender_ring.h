@@ -90,7 +90,7 @@ void dfi__sender_ring_leave(
 struct remote *dfi__sender_ring_take(struct sender_ring *source, uint64_t pair,
     const struct multicast_address *address);
 void dfi__sender_ring_join(
-    struct remote *ring, uint64_t first, uint64_t before);
+    struct remote *ring, uint64_t first, uint64_t before, uint64_t mark);
 
 /* The target of such a ring has closed, and had given back all before that
  * number: it takes no more. */

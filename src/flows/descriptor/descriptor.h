@@ -342,7 +342,7 @@ const struct kind_rules *dfi__kind_rules(uint32_t kind);
  * entries of a flow and its endpoints. All of a flow have the same.
  * WIRE_VERSION stands for the other entries.
  */
-#define RING_LAYOUT 5
+#define RING_LAYOUT 6
 
 /*
  * Encode into a block that the caller frees; NULL: no memory. Decoding checks

@@ -28,12 +28,6 @@ static int check(const struct dfi_source *source, uint64_t value)
 
 	if (ret < 0)
 		return ret;
-	if (flow_is_multicast(&source->flow))
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': %s %u: mark: datagrams carry no marks in this "
-		    "version: create the flow with replicate.method "
-		    "DFI_REPLICATION_NAIVE",
-		    source->flow.name, SOURCE_ID(source));
 	return check_value(source, value);
 }
 

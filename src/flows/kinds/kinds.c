@@ -64,13 +64,13 @@ static int check_marks(const struct flow *flow, bool align)
 		    "in the flow's order, in which a mark has a place: leave "
 		    "DFI_ALIGN out",
 		    flow->name);
-	if (flow_is_multicast(flow))
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': %s: datagrams carry no marks in this "
-		    "version: create the flow with replicate.method "
-		    "DFI_REPLICATION_NAIVE",
-		    flow->name,
-		    align ? "DFI_ALIGN" : "dfi_target_attr.idle_after_ms");
+	if (align && flow_is_multicast(flow) &&
+	    flow->loss_policy == DFI_LOSS_NOTIFY)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': DFI_ALIGN, but its datagrams, marks among "
+		    "them, may be lost (DFI_LOSS_NOTIFY): leave one of them "
+		    "out",
+		    flow->name);
 	return 0;
 }
 

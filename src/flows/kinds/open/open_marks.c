@@ -38,8 +38,9 @@ int dfi__open_mark_end(struct dfi_source *source, uint32_t seat)
 	struct dfi_source *end = open_source(source)->ends[seat];
 	int ret;
 
-	/* In an ordered flow it has had it, or begins behind it. */
-	if (likely(end->marked == source->marked) || open_source(source)->order)
+	/* It has had it, or begins behind it and is told. */
+	if (likely(end->marked == source->marked) ||
+	    open_source(source)->order || open_source(source)->multicast)
 		return 1;
 	/* The helper has taken this one, and tuples have gone there since. */
 	if (open_source(source)->keyed)
@@ -219,6 +220,8 @@ static int mark_all(struct dfi_source *source, uint64_t mark)
 	if (ret < 0)
 		return ret;
 	source->marked = mark;
+	if (open->multicast)
+		return dfi__open_multicast_mark(source, mark);
 	atomic_set(&open->mark, mark);
 	dfi__open_shared_mark(open, mark);
 	for (i = 0; ret >= 0 && i < open_seats(source); i++)

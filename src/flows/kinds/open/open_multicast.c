@@ -126,8 +126,8 @@ void dfi__open_multicast_greet(
 	ring->seq = lane->seq;
 	/* The mark that the target begins with takes room. */
 	ring->consumed = lane->seq - 1;
-	dfi__sender_ring_join(
-	    ring->remote, lane->seq, atomic_peek(&lane->total));
+	dfi__sender_ring_join(ring->remote, lane->seq,
+	    atomic_peek(&lane->total), atomic_peek(&open_source(source)->mark));
 }
 
 /* Give up those that have left: 0, or a sticky error. */
@@ -143,11 +143,21 @@ static int drop_lost(struct dfi_source *source)
 	return ret;
 }
 
+/* A segment of so many bytes of tuples goes to all that are attached. */
+static void count(struct dfi_source *source, uint64_t bytes)
+{
+	struct open_source *open = open_source(source);
+	uint32_t i;
+
+	for (i = 0; i < open_seats(source); i++)
+		if (open->ends[i])
+			dfi__writer_count(&open->ends[i]->rings[0], bytes);
+}
+
 int dfi__open_multicast_send(struct dfi_source *source, uint64_t bytes)
 {
 	struct open_source *open = open_source(source);
 	struct writer *lane = &source->writers[0];
-	uint32_t i;
 	int ret = dfi__open_multicast_check(source);
 
 	if (!ret)
@@ -162,9 +172,25 @@ int dfi__open_multicast_send(struct dfi_source *source, uint64_t bytes)
 	lane->segment = writer_payload(lane);
 	lane->targets = open->set;
 	(void)dfi__writer_publish(lane, bytes);
-	for (i = 0; i < open_seats(source); i++)
-		if (open->ends[i])
-			dfi__writer_count(&open->ends[i]->rings[0], bytes);
+	count(source, bytes);
+	return 0;
+}
+
+int dfi__open_multicast_mark(struct dfi_source *source, uint64_t mark)
+{
+	struct open_source *open = open_source(source);
+	int ret = dfi__open_multicast_check(source);
+
+	if (!ret)
+		ret = drop_lost(source);
+	if (ret < 0)
+		return ret;
+	/* JOIN tells it to who comes from now on. */
+	atomic_set(&open->mark, mark);
+	if (!open->n_ends)
+		return 0;
+	(void)dfi__writer_publish_mark(&source->writers[0], mark);
+	count(source, 0);
 	return 0;
 }
 
@@ -257,6 +283,11 @@ uint64_t dfi__open_multicast_base(const struct dfi_target *end)
 {
 	/* Orders with the mark that was taken. */
 	return receiver_of(end)->base;
+}
+
+uint64_t dfi__open_multicast_mark_before(const struct dfi_target *end)
+{
+	return receiver_of(end)->mark;
 }
 
 /*

@@ -42,6 +42,9 @@ void dfi__open_multicast_greet(
  */
 int dfi__open_multicast_send(struct dfi_source *source, uint64_t bytes);
 
+/* The same for a mark, whose segment all have room for. */
+int dfi__open_multicast_mark(struct dfi_source *source, uint64_t mark);
+
 /* See dfi__open_unreturned(). */
 uint64_t dfi__open_multicast_unreturned(struct dfi_source *end);
 
@@ -63,5 +66,8 @@ int dfi__open_multicast_check(struct dfi_source *source);
  * see struct reader. It has taken the first mark.
  */
 uint64_t dfi__open_multicast_base(const struct dfi_target *end);
+
+/* The source's last mark of before; 0: none. It has taken J1's mark. */
+uint64_t dfi__open_multicast_mark_before(const struct dfi_target *end);
 
 #endif

@@ -227,6 +227,11 @@ static int take_mark(struct dfi_target *target, uint32_t i)
 	if (ret < 0)
 		return lose(target, i, ret);
 	dfi__open_target_joined(open, &open->taken[i], before);
+	if (open->taken[i].mark &&
+	    dfi__marks_marked(
+		target->marks, open->taken[i].seat, open->taken[i].mark))
+		dfi__open_risen(open);
+	(void)dfi__open_may_read_on(open, &open->taken[i]);
 	return check_events(open);
 }
 

@@ -24,7 +24,7 @@ struct taken {
 	};
 	/*
 	 * In a combiner flow: its last mark, and whether it waits there. In an
-	 * ordered flow: its last mark before this ring.
+	 * ordered flow, and over datagrams: its last mark before this ring.
 	 */
 	uint64_t mark;
 	bool held;

@@ -68,10 +68,12 @@ int dfi__open_target_take_mark(struct taken *taken, uint64_t *before)
 	if (ret < 0)
 		return dfi__target_damaged(taken->end, 0, ret);
 	*before = reader->marked - 1;
-	if (flow_is_multicast(&taken->end->flow))
+	if (flow_is_multicast(&taken->end->flow)) {
 		reader->base = dfi__open_multicast_base(taken->end);
+		taken->mark = dfi__open_multicast_mark_before(taken->end);
+	}
 	/* It is not one of the application's. */
 	reader->awaits_mark = reader->has_mark = false;
-	reader->marked = 0;
+	reader->marked = taken->mark;
 	return 0;
 }
