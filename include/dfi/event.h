@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Events: members of the other side that come and go in open flows
- * (open_flow.h), and for targets marks of sources (mark.h), in closed flows as
- * well. An endpoint has them if it was opened with DFI_EVENTS; others never see
- * one. Sources of closed flows, and closed combiner flows, have none. Owner
- * thread only.
+ * (open_flow.h), and for targets marks of sources (mark.h) and gaps, in closed
+ * flows as well. An endpoint has them if it was opened with DFI_EVENTS; others
+ * never see one. Sources of closed flows, and closed combiner flows, have none.
+ * Owner thread only.
  */
 #ifndef DFI_EVENT_H
 #define DFI_EVENT_H
@@ -43,6 +43,14 @@ enum dfi_event_type {
 	DFI_ACK_DUE,
 	/* With replay: a source that was lost does not return (open_flow.h). */
 	DFI_GIVEN_UP,
+	/*
+	 * Of targets: something is missing here. With DFI_LOSS_NOTIFY segments
+	 * of a source that the network has lost, which dfi_target_gap() names;
+	 * without DFI_EVENTS, consuming returns -ENODATA. In an ordered open
+	 * flow positions that no target delivers, as their source was lost:
+	 * seat is DFI_ANY_SEAT.
+	 */
+	DFI_GAP,
 };
 
 struct dfi_event {
@@ -54,7 +62,8 @@ struct dfi_event {
 	 * Of DFI_MARK: the watermark. Of a target's DFI_JOINED in a replicate
 	 * flow: the tuples that this source had sent before those that come; in
 	 * an ordered one the position at which this target begins, of whichever
-	 * source (dfi_target_position()). 0 in all others.
+	 * source (dfi_target_position()). Of DFI_GAP: how many segments; in an
+	 * ordered open flow the position at which it goes on. 0 in all others.
 	 */
 	uint64_t value;
 	uint64_t epoch;     /* of the table of owners; rises with each */

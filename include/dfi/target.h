@@ -25,7 +25,7 @@
  *                attached within open_timeout_ms (again after that time)
  *   -EINTR       dfi_target_interrupt() was called
  *   -ENODATA     the network lost segments of a source (DFI_LOSS_NOTIFY), once
- *                a gap: dfi_target_gap() says which
+ *                a gap: dfi_target_gap() says which. With DFI_EVENTS an event
  *   -EOVERFLOW   combiner flow: a sum that is checked doesn't fit its type; the
  *                text names the result's field and the group
  *   -ENOSPC      combiner flow: more groups than max_groups (DFI_FULL_FAIL)
@@ -133,8 +133,8 @@ struct dfi_gap {
 };
 
 /*
- * The gap of the last -ENODATA of this target or its target group. The next
- * tuples of its source are behind it (examples/small/gaps.c). -ENOENT: no gap.
+ * The last gap of -ENODATA or DFI_GAP, also of the target group; the source's
+ * next tuples are behind it (examples/small/gaps.c). -ENOENT: no gap.
  */
 DFI_API int dfi_target_gap(
     const struct dfi_target *target, struct dfi_gap *gap);

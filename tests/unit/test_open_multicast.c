@@ -94,14 +94,69 @@ static void finish(void)
 	cr_assert_eq(dfi_flow_finish(rig.dfi, "f"), 0, "%s", dfi_errmsg());
 }
 
-/* J3: no gap is reported. */
-Test(open_multicast, losses_are_not_reported)
+static void push_numbers_of(struct dfi_source *source, uint64_t n)
+{
+	uint64_t i;
+
+	for (i = 0; i < n; i++)
+		push_number(source, i);
+}
+
+/* Each segment is there, or its loss is told, where it was. */
+static void count_losses(uint32_t flags)
 {
 	struct dfi_flow_attr attr = flow_attr();
+	struct dfi_gap gap = { .count = 0 };
+	struct dfi_target_stats stats;
+	struct dfi_target *target;
+	struct dfi_source *source;
+	struct dfi_event event;
+	const void *tuple;
+	uint64_t next = 0, n_lost = 0, n_gaps = 0;
+	int ret = 1;
 
 	attr.replicate.loss_policy = DFI_LOSS_NOTIFY;
-	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EINVAL,
-	    "DFI_LOSS_NOTIFY", "sends lost segments again");
+	attr.replicate.gap_timeout_us = 2000;
+	attr.segment_count = 1024;
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	target = open_target(rig.other, "f", 0, flags);
+	source = open_source(rig.dfi, "f", 0, 0);
+	push_numbers_of(source, 4 * 1000);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	finish();
+	while ((ret = dfi_target_consume(target, &tuple)) != 0) {
+		event.type = ret == -ENODATA ? DFI_GAP : 0;
+		if (ret == -ENOMSG)
+			cr_assert_eq(dfi_target_event(target, &event), 0);
+		if (ret == 1)
+			cr_assert_eq(((const struct kv *)tuple)->val, next++);
+		if (event.type != DFI_GAP)
+			continue;
+		cr_assert_eq(ret, flags ? -ENOMSG : -ENODATA);
+		cr_assert_eq(dfi_target_gap(target, &gap), 0);
+		cr_assert_eq(gap.source, 0);
+		cr_assert_eq(gap.first, next / 4);
+		next += 4 * (uint64_t)gap.count;
+		n_lost += gap.count;
+		n_gaps++;
+	}
+	cr_assert_leq(next, 4 * 1000);
+	dfi_target_query(target, &stats);
+	cr_assert_eq(stats.lost_segments, n_lost);
+	cr_assert_eq(stats.gaps, n_gaps);
+	cr_assert_gt(n_gaps, 0);
+	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
+}
+
+Test(open_multicast, losses_are_reported_at_their_place)
+{
+	count_losses(0);
+}
+
+Test(open_multicast, events_report_losses)
+{
+	count_losses(DFI_EVENTS);
 }
 
 /* The device of a source is gone: nobody gets its tuples any more. */

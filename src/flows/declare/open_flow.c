@@ -89,12 +89,6 @@ static int check_replicate(const struct dfi *dfi, const struct flow *flow,
 		    "datagrams nor shared rings: set it to "
 		    "DFI_REPLICATION_NAIVE, or use a closed flow",
 		    flow->name);
-	if (flow->loss_policy)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': replicate.loss_policy DFI_LOSS_NOTIFY: an "
-		    "open replicate flow sends lost segments again: leave it "
-		    "0",
-		    flow->name);
 	if (attr->segment_count &&
 	    attr->segment_count < REPLICATE_LEAST_SEGMENTS)
 		return dfi__fail(-EINVAL,

@@ -262,7 +262,7 @@ static bool membership_is_sane(const struct flow *flow)
 			       : flow->replication == DFI_REPLICATION_NAIVE ||
 				   flow_is_multicast(flow)) &&
 		    flow->pair_segments <= flow->segment_count &&
-		    !flow->loss_policy && flow->segment_count >= 2 &&
+		    flow->segment_count >= 2 &&
 		    (!flow->ordered ||
 			(flow->on_loss != DFI_ON_LOSS_REPLAY &&
 			    !flow_is_multicast(flow)));

@@ -210,6 +210,15 @@ int dfi__marks_event(struct dfi_target *target, struct dfi_event *event)
 {
 	struct target_marks *marks = target->marks;
 
+	if (marks->has_gap) {
+		marks->has_gap = false;
+		*event = (struct dfi_event){
+			.type = DFI_GAP,
+			.seat = target->gap.source,
+			.value = target->gap.count,
+		};
+		return 0;
+	}
 	if (!marks->risen)
 		return -EAGAIN;
 	marks->risen = false;

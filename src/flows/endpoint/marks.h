@@ -20,6 +20,7 @@ struct target_marks {
 	struct open_watermark watermark;
 	bool reports; /* the target was opened with DFI_EVENTS */
 	bool risen;   /* the watermark has, and no event has told it yet */
+	bool has_gap; /* no event has told of target->gap yet */
 	/* When to look for idle sources, or DEADLINE_NEVER. */
 	int64_t idle_due;
 	uint64_t *seen; /* of each source: the segments at the last look */

@@ -295,7 +295,8 @@ int dfi__target_check_sources(struct dfi_target *target)
 	if (!ret && !target_lost(target) &&
 	    dfi__peers_cannot_attach(&target->sources))
 		lose_absent(target);
-	if (!ret && target->marks && target->marks->risen) {
+	if (!ret && target->marks &&
+	    (target->marks->risen || target->marks->has_gap)) {
 		target->look_again |= LOOK_AT_SOURCES;
 		return dfi__marks_event_is_next();
 	}

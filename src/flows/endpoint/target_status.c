@@ -5,6 +5,7 @@
  */
 #include "target.h"
 
+#include <dfi/event.h>
 #include <dfi/mark.h>
 
 #include <stdio.h>
@@ -85,6 +86,12 @@ int dfi__target_report_gap(struct dfi_target *target, uint32_t source)
 		.source = source,
 		.position = position,
 	};
+	/* The end of a pair tells its target. */
+	if (target->flags & DFI_EVENTS && !target->flow.part.pair) {
+		target->marks->has_gap = true;
+		target->look_again |= LOOK_AT_SOURCES;
+		return dfi__marks_event_is_next();
+	}
 	dfi__peers_name(&target->sources, source, name, sizeof(name));
 	return dfi__fail(-ENODATA,
 	    "flow '%s': %s %u: %u segments of %s, from number %lu on, were "

@@ -2,6 +2,8 @@
 /* The events that the owner of an open target has not taken yet. */
 #include "open_target.h"
 
+#include "base/error.h"
+
 /* In an ordered flow a seat's next pair is taken beside the one before. */
 static uint32_t room(const struct open_target *open)
 {
@@ -42,6 +44,43 @@ void dfi__open_add_given_up(
 		.seat = seat,
 		.incarnation = incarnation,
 	    });
+}
+
+bool dfi__open_add_gap(struct open_target *open, uint64_t position)
+{
+	push_event(open,
+	    &(struct dfi_event){
+		.type = DFI_GAP,
+		.seat = DFI_ANY_SEAT,
+		.value = position,
+	    });
+	return open->events;
+}
+
+int dfi__open_take_gap(struct dfi_target *target, const struct taken *taken)
+{
+	struct open_target *open = open_target(target);
+	const struct dfi_gap *gap = &taken->end->gap;
+
+	owned_add(&target->gaps, 1);
+	owned_add(&target->lost_segments, gap->count);
+	target->has_gap = true;
+	target->gap = (struct dfi_gap){
+		/* J1's mark came first. */
+		.first = gap->first - 1,
+		.count = gap->count,
+		.source = taken->seat,
+	};
+	if (open->events) {
+		dfi__open_add_event(open, DFI_GAP, taken, gap->count);
+		return dfi__marks_event_is_next();
+	}
+	return dfi__fail(-ENODATA,
+	    "flow '%s': %s %u: %u segments of source %u, from number %lu on, "
+	    "were lost on the network: the flow goes on behind them, as its "
+	    "loss_policy says",
+	    target->flow.name, TARGET_ID(target), gap->count, taken->seat,
+	    (unsigned long)target->gap.first);
 }
 
 void dfi__open_add_mark(struct open_target *open)

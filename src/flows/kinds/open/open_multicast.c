@@ -75,7 +75,8 @@ int dfi__open_multicast_begin(struct dfi_source *source, int64_t deadline)
 		return ret;
 	config.flow.instance = open->pairs.seats.incarnation;
 	ret = dfi__sender_ring_open(&multicast->sender, &config, 0,
-	    source->flow.gap_timeout_us, false, multicast->ring.region,
+	    source->flow.gap_timeout_us,
+	    source->flow.loss_policy == DFI_LOSS_NOTIFY, multicast->ring.region,
 	    FIRST_SEGMENT, deadline);
 	if (ret < 0)
 		return dfi__fail_within(ret, "flow '%s': %s %u",

@@ -351,6 +351,8 @@ static always_inline int take(struct dfi_target *target, uint32_t i, bool ready)
 		return 0;
 	if (ret == -ENOMSG)
 		return ret;
+	if (unlikely(ret == -ENODATA))
+		return dfi__open_take_gap(target, &open->taken[i]);
 	if (ret < 0)
 		return lose(target, i, ret);
 	dfi__open_target_retire(open, i, DFI_ENDED);

@@ -133,6 +133,16 @@ void dfi__open_add_event(struct open_target *open, uint32_t type,
 void dfi__open_add_given_up(
     struct open_target *open, uint32_t seat, uint64_t incarnation);
 
+/*
+ * Add one that positions are missing, up to this one. False: the target has no
+ * events.
+ */
+bool dfi__open_add_gap(struct open_target *open, uint64_t position);
+
+/* Segments of a pair were lost: -ENODATA, or -ENOMSG for a target with events.
+ */
+int dfi__open_take_gap(struct dfi_target *target, const struct taken *taken);
+
 /* Add one that the watermark has risen. */
 void dfi__open_add_mark(struct open_target *open);
 

@@ -423,9 +423,11 @@ static int find(struct dfi_target *target, uint32_t *ring, bool *later)
 	}
 	if (least != order->due && (!order->next || least == UINT64_MAX))
 		return 0;
+	if (least == order->due)
+		return 1;
 	/* Those between are gaps for all. */
 	order->due = least;
-	return 1;
+	return dfi__open_add_gap(open, least) ? 0 : 1;
 }
 
 static void note_delivered(struct target_order *order, struct taken *taken)
@@ -501,7 +503,7 @@ static int find_due(struct dfi_target *target, uint32_t *ring, bool *later)
 	if (open->order->next && awaits_marks(open))
 		return 0;
 	ret = find(target, ring, later);
-	if (ret || !open->order->next)
+	if (ret || !open->order->next || open->n_events)
 		return ret;
 	enter_next(open);
 	return open->n_events ? 0 : find(target, ring, later);
@@ -532,7 +534,8 @@ static int take_due(struct dfi_target *target)
 		if (ret < 0 || open->n_events)
 			return ret;
 	}
-	if (!ret && later && !atomic_peek(&order->hole_since))
+	if (!ret && later && !open->n_events &&
+	    !atomic_peek(&order->hole_since))
 		atomic_set(&order->hole_since, clock_now_ns());
 	return ret;
 }
