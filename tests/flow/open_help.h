@@ -101,14 +101,16 @@ static __attribute__((unused)) void await_events(
     struct dfi_source *source, uint32_t type, uint32_t n)
 {
 	int64_t until = now_ms() + LONG_MS;
-	struct dfi_event event;
+	struct dfi_event event = { .type = 0 };
 	int ret;
 
 	while (n) {
 		ret = dfi_source_event(source, &event);
 		cr_assert(ret == 0 || ret == -EAGAIN, "%s", dfi_errmsg());
 		n -= ret == 0 && event.type == type;
-		cr_assert_lt(now_ms(), until);
+		cr_assert_lt(now_ms(), until,
+		    "%u events of type %u are missing; the last was %u", n,
+		    type, event.type);
 	}
 }
 

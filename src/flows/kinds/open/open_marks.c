@@ -70,13 +70,11 @@ bool dfi__open_only_marks(const struct dfi_source *end)
 uint64_t dfi__open_unreturned(
     const struct open_source *open, struct dfi_source *end)
 {
-	struct remote *remote = end->rings[0].remote;
-
 	if (end->kind == &dfi__open_multicast_kind)
 		return dfi__open_multicast_unreturned(end);
-	/* The target's last words may wait in a queue. */
-	if (!remote->in_place)
-		(void)remote->transport->ops->ring.progress(remote);
+	/* The target's last words may wait in a queue, also of another thread.
+	 */
+	(void)dfi__source_settled_life(end, 0);
 	return dfi__open_only_marks(end)
 	    ? 0
 	    : dfi__open_shared_unreturned(open, end);
