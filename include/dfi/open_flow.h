@@ -55,9 +55,8 @@ enum dfi_on_loss {
  * DFI_REPLICATE each target gets the tuples of a source from that segment on at
  * which the source has taken it over; the event DFI_JOINED says how many came
  * before (event.h). If it is ordered (replicate.ordered), all targets that are
- * attached deliver the same, also when sources and targets are lost: only in
- * shared memory (DFI_TRANSPORT_SHM), and for up to 1000 seats of a role; its
- * method is DFI_REPLICATION_NAIVE, also by default.
+ * attached deliver the same, also when sources and targets are lost: for up to
+ * 1000 seats of a role; its method is DFI_REPLICATION_NAIVE, also by default.
  *
  * A shuffle flow that routes by keys has partitions: its routing functions
  * (route.h) choose one, and a table says which target owns it. Range routing

@@ -131,8 +131,6 @@ static void create_flow(struct run *run)
 		.n_targets = run->plan.n_targets,
 		.goal = run->plan.goal,
 		.routing = run->plan.routing,
-		.transport = run->plan.ordered ? DFI_TRANSPORT_SHM
-					       : DFI_TRANSPORT_DEFAULT,
 		.replicate.ordered = run->plan.ordered,
 		.key = run->plan.keyed ? "target" : NULL,
 		.segment_size = run->plan.segment_size,

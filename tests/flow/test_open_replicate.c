@@ -823,9 +823,11 @@ Test(open_replicate, what_is_not_there_is_refused)
 	    (attr.transport = DFI_TRANSPORT_SHM, attr.replicate.ordered = 1,
 		attr.open.on_loss = DFI_ON_LOSS_REPLAY),
 	    "replicate.ordered", "DFI_ON_LOSS_DROP or DFI_ON_LOSS_FAIL");
-	refuse(-EOPNOTSUPP,
-	    (attr.transport = DFI_TRANSPORT_OFI, attr.replicate.ordered = 1),
-	    "replicate.ordered", "DFI_TRANSPORT_SHM");
+	/* The same where the counter of a view is reached over a network. */
+	refuse(-EINVAL,
+	    (attr.transport = DFI_TRANSPORT_OFI, attr.replicate.ordered = 1,
+		attr.open.on_loss = DFI_ON_LOSS_REPLAY),
+	    "replicate.ordered", "DFI_ON_LOSS_DROP or DFI_ON_LOSS_FAIL");
 	refuse(-EINVAL,
 	    (attr.transport = DFI_TRANSPORT_SHM, attr.replicate.ordered = 1,
 		attr.open.on_loss = DFI_ON_LOSS_DROP, attr.n_targets = 1001),

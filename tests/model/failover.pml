@@ -8,8 +8,10 @@
  *
  * The registry has three changes here: the cut, that a source has flushed, and the next
  * view. Each process sees them sometime, and a target sometime sees that source 0 is
- * gone. A set of numbers for each target says what has arrived in its rings; what a
- * source has written is there at once, as rings are in shared memory.
+ * gone. The cut may also come without a death, as that of a source whose way to the
+ * counter is broken. A set of numbers for each target says what has arrived in its
+ * rings: in shared memory that is so at once. To target FAR a number is on its way first,
+ * as over a network.
  *
  * Left out: credit (O1 of replicate.md); sources and targets that join (M2, J1); a
  * second cut.
@@ -25,6 +27,7 @@
  * check -DMUTANT_NO_FLUSH          assertion # a report before all have flushed
  * check -DMUTANT_FLUSH_FIRST       assertion # before the segment under way
  * check -DMUTANT_REST_LOST         assertion # what waits for its turn
+ * check -DMUTANT_ON_ITS_WAY        assertion # a report before what was flushed has come
  * check -DMUTANT_SKIP_AT_DEATH     assertion # without agreeing on it
  * check -DMUTANT_FIRST_REPORT      deadlock  # decides for all
  * check -DMUTANT_DELIVERS_ON       deadlock  # what has come, behind its report
@@ -41,6 +44,7 @@
 #define SOURCES 2
 #define TARGETS 3
 #define SEGMENTS(i) 1
+#define FAR 2
 /* View 1 has the numbers from 0 on, view 2 those from VIEW on. */
 #define VIEW 4
 #define NUMBERS (2 * VIEW)
@@ -68,6 +72,7 @@ bool flushed[SOURCES];
 bool over[SOURCES];
 
 /* Targets. */
+byte flies[SOURCES];    /* 1 + the number that is on its way to target FAR; 0: none */
 short has[TARGETS];     /* a set of numbers: arrived */
 byte due[TARGETS];      /* all numbers before are done, */
 short delivered[TARGETS]; /* delivered, or gaps */
@@ -102,7 +107,10 @@ inline send(t)
 		assert(segment[number - 1] == 0 ||
 		    segment[number - 1] == name(place, i));
 		segment[number - 1] = name(place, i);
-		has[t] = has[t] | bit(number - 1)
+		if
+		:: t == FAR -> flies[i] = number
+		:: else -> has[t] = has[t] | bit(number - 1)
+		fi
 	:: else
 	fi;
 	sent_to++
@@ -137,8 +145,8 @@ active [SOURCES] proctype source()
 #endif
 	:: d_step { sends -> send(0) }
 	:: d_step { number && sent_to == 1 -> send(1) }
-	:: d_step { number && sent_to == 2 ->
-		send(2);
+	:: d_step { number && sent_to == FAR && !flies[i] ->
+		send(FAR);
 		number = 0;
 		sent_to = 0;
 		place++
@@ -155,6 +163,8 @@ active [SOURCES] proctype source()
 		flushed[i] = true
 	}
 	:: d_step { i == 0 && !calm && !gone && !decided -> gone = true }
+	/* Its way to the counter is broken. */
+	:: d_step { i == 1 && !calm && !cut -> cut = true }
 	/* Dead, or a zombie that does nothing more. */
 	:: atomic { i == 0 && gone ->
 		number = 0; place = 0; sent_to = 0; over[i] = true; break }
@@ -191,13 +201,18 @@ inline deliver()
 #endif
 #endif
 
+#ifdef MUTANT_ON_ITS_WAY
+#define has_come(i) true
+#else
+#define has_come(i) (t != FAR || !flies[i])
+#endif
 #ifdef MUTANT_NO_FLUSH
 #define is_whole(i) true
 #else
 #ifdef MUTANT_DEAD_FLUSH
-#define is_whole(i) flushed[i]
+#define is_whole(i) (flushed[i] && has_come(i))
 #else
-#define is_whole(i) (flushed[i] || (i) == 0 && sees_gone[t])
+#define is_whole(i) (flushed[i] && has_come(i) || (i) == 0 && sees_gone[t])
 #endif
 #endif
 #ifdef MUTANT_ONLY_HOLDER
@@ -254,11 +269,23 @@ inline decide()
 #define may_deliver (!reported[t] || adopted[t])
 #endif
 
+/* What comes of a source that is gone for this target is not read. */
+inline arrive(i)
+{
+	if
+	:: is_read(t, i) -> has[t] = has[t] | bit(flies[i] - 1)
+	:: else
+	fi;
+	flies[i] = 0
+}
+
 active [TARGETS] proctype target()
 {
 	byte t = _pid - SOURCES;
 
 end:	do
+	:: d_step { t == FAR && flies[0] -> arrive(0) }
+	:: d_step { t == FAR && flies[1] -> arrive(1) }
 	:: d_step { may_deliver && arrived(due[t]) -> deliver() }
 	:: d_step { is_gap -> due[t]++ }
 	:: d_step { adopted[t] && due[t] == behind && behind < BEGIN && !in_view_2[t] ->

@@ -88,7 +88,6 @@ static void start(uint32_t evict_after_ms)
 		.n_targets = SEATS,
 		.segment_size = sizeof(struct worker_tuple),
 		.segment_count = RING,
-		.transport = DFI_TRANSPORT_SHM,
 		.replicate = { .ordered = 1 },
 		.open = {
 			.membership = DFI_MEMBERS_OPEN,

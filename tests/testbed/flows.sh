@@ -63,7 +63,7 @@ twice=(test_marks test_transport test_verify)
 # halves take about as long.
 once=(test_align test_computing test_counters test_datagram_marks test_estimate test_filter test_groups test_hygiene
 	test_idle test_keyed test_keyed_push test_leaving test_linger test_open test_open_combine
-	test_open_groups test_open_replicate test_open_sets test_order test_property test_replay test_replay_marks
+	test_open_groups test_open_order test_open_replicate test_open_sets test_order test_property test_replay test_replay_marks
 	test_replay_ways test_replicate test_share test_shuffle test_sequencer test_open_calls
 	test_spill)
 # Tests of code above the transports. Other parts sample it: random flows in test_property,
@@ -73,7 +73,6 @@ above=(test_api test_combine test_combine_source test_copy test_errors test_hand
 	test_interrupts test_moving test_partition test_registry_tcp test_tree test_window)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used; see barriers.sh"
-	[test_open_order]="its flows are for shared memory in this version"
 	[test_null]="arguments are checked before a transport is used"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
 	[test_order_marks]="its flows are for shared memory in this version"

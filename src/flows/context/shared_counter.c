@@ -242,7 +242,7 @@ static int take_asked(struct shared_counter_user *user, uint64_t *first)
 	    remote, offsetof(struct shared_counter_words, next), first);
 
 	if (ret > 0)
-		user->asked = 0;
+		user->is_asked = false;
 	return ret;
 }
 
@@ -252,8 +252,10 @@ static int ask(struct shared_counter_user *user, uint64_t n)
 	int ret = remote->transport->ops->counter.add(
 	    remote, offsetof(struct shared_counter_words, next), n);
 
-	if (!ret)
+	if (!ret) {
 		user->asked = n;
+		user->is_asked = true;
+	}
 	return ret;
 }
 
@@ -263,9 +265,9 @@ int dfi__shared_counter_take_far(
 	uint64_t others;
 	int ret = 1;
 
-	if (user->asked && user->asked != n)
+	if (user->is_asked && user->asked != n)
 		ret = take_asked(user, &others);
-	if (ret > 0 && !user->asked) {
+	if (ret > 0 && !user->is_asked) {
 		ret = ask(user, n);
 		if (ret < 0)
 			return ret;

@@ -16,6 +16,7 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <dfi/flow.h>
 #include "base/atomic.h"
@@ -71,7 +72,8 @@ uint64_t dfi__shared_counter_shadow_bytes(const struct dfi *dfi);
 struct shared_counter_user {
 	struct remote *remote;
 	struct shared_counter_words *words; /* NULL: it uses a device */
-	uint64_t asked; /* numbers asked for that have not arrived */
+	uint64_t asked; /* so many numbers; 0: where the counter is */
+	bool is_asked;  /* they have not arrived */
 };
 
 /*
@@ -115,12 +117,18 @@ _Atomic uint32_t *dfi__shared_counter_wait_word(
     const struct shared_counter_user *user);
 void dfi__shared_counter_arm(const struct shared_counter_user *user);
 
-/* The number to be taken next, through memory only. */
-static inline uint64_t shared_counter_next(
-    const struct shared_counter_user *user)
+/*
+ * Read the number that is taken next by anybody: as shared_counter_take(), also
+ * in that it drops numbers that are on their way.
+ */
+static inline int shared_counter_read(
+    struct shared_counter_user *user, uint64_t *next)
 {
+	if (!user->words)
+		return dfi__shared_counter_take_far(user, 0, next);
 	/* Pairs with the additions of others. */
-	return atomic_observe(&user->words->next);
+	*next = atomic_observe(&user->words->next);
+	return 1;
 }
 
 /* Whether the holder's memory says that it has closed the counter. */

@@ -51,20 +51,12 @@ static int check_closed(
  */
 #define MOST_ORDERED 1000
 
-/* The counter of a view is in memory that all sources map. */
-static int check_order(const struct dfi *dfi, const struct flow *flow,
-    const struct dfi_flow_attr *attr)
+static int check_order(
+    const struct flow *flow, const struct dfi_flow_attr *attr)
 {
 	uint32_t most = flow->n_sources > flow->n_targets ? flow->n_sources
 							  : flow->n_targets;
 
-	if (dfi__network_may_be_needed(dfi, flow))
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': replicate.ordered 1: this version orders open "
-		    "flows in shared memory only: set transport to "
-		    "DFI_TRANSPORT_SHM, have one source and no order, or use "
-		    "a closed flow",
-		    flow->name);
 	if (attr->open.on_loss == DFI_ON_LOSS_REPLAY)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': replicate.ordered 1: an ordered open flow "
@@ -79,8 +71,8 @@ static int check_order(const struct dfi *dfi, const struct flow *flow,
 	return 0;
 }
 
-static int check_replicate(const struct dfi *dfi, const struct flow *flow,
-    const struct dfi_flow_attr *attr)
+static int check_replicate(
+    const struct flow *flow, const struct dfi_flow_attr *attr)
 {
 	if (flow->ordered && flow->replication != DFI_REPLICATION_NAIVE)
 		return dfi__fail(-EOPNOTSUPP,
@@ -96,7 +88,7 @@ static int check_replicate(const struct dfi *dfi, const struct flow *flow,
 		    "flow need at least %d: one tells a target where it "
 		    "begins",
 		    flow->name, attr->segment_count, REPLICATE_LEAST_SEGMENTS);
-	return flow->ordered ? check_order(dfi, flow, attr) : 0;
+	return flow->ordered ? check_order(flow, attr) : 0;
 }
 
 static int check_combine(
@@ -130,8 +122,7 @@ static int check_combine(
 	return 0;
 }
 
-static int check_kind(const struct dfi *dfi, const struct flow *flow,
-    const struct dfi_flow_attr *attr)
+static int check_kind(const struct flow *flow, const struct dfi_flow_attr *attr)
 {
 	if ((flow->kind != DFI_SHUFFLE ||
 		!dfi__routing_is_keyed(flow->routing)) &&
@@ -141,7 +132,7 @@ static int check_kind(const struct dfi *dfi, const struct flow *flow,
 		    "shuffle flows that route by keys: leave them 0",
 		    flow->name);
 	if (flow->kind == DFI_REPLICATE)
-		return check_replicate(dfi, flow, attr);
+		return check_replicate(flow, attr);
 	if (flow->kind == DFI_COMBINE)
 		return check_combine(flow, &attr->open);
 	if (!dfi__routing_is_keyed(flow->routing) &&
@@ -327,7 +318,7 @@ int dfi__open_declare(
 		    flow->name, open->membership);
 	if (!open->membership)
 		return check_closed(flow, open);
-	ret = check_kind(dfi, flow, attr);
+	ret = check_kind(flow, attr);
 	if (!ret)
 		ret = check_partitions(flow, attr);
 	if (!ret)
@@ -342,7 +333,7 @@ int dfi__open_declare(
 		    open->min_targets == DFI_NO_TARGETS ? 0 : open->min_targets,
 		    flow->n_targets);
 	/* It holds whatever DFI_TRANSPORT is in the endpoints' processes. */
-	if (flow->ordered)
+	if (flow->ordered && !dfi__network_may_be_needed(dfi, flow))
 		flow->transport = DFI_TRANSPORT_SHM;
 	flow->membership = open->membership;
 	flow->min_sources = open->min_sources;

@@ -207,6 +207,9 @@ int dfi__target_report_gap(struct dfi_target *target, uint32_t source);
  */
 int dfi__target_check_sources(struct dfi_target *target);
 
+/* Bring into the rings what sources wrote before they left. */
+void dfi__target_settle(const struct dfi_target *target);
+
 /*
  * For a target of one source, which is gone as the caller knows, though its
  * process may live: unless it has ended, what has arrived by now is consumed,

@@ -102,8 +102,7 @@ static bool is_gone(struct dfi_target *target, uint32_t source)
 	return gone || is_lost(target, source, state);
 }
 
-/* Bring into the rings what sources wrote before they left. */
-static inline void settle(const struct dfi_target *target)
+void dfi__target_settle(const struct dfi_target *target)
 {
 	const struct export *export = target->region->exports;
 
@@ -147,7 +146,7 @@ static int aborted(struct dfi_target *target, uint32_t source)
 
 void dfi__target_put_out(struct dfi_target *target, int err)
 {
-	settle(target);
+	dfi__target_settle(target);
 	if (dfi__reader_fate(&target->readers[0]) != READER_OPEN)
 		return;
 	lose(target, err);
@@ -176,7 +175,7 @@ static void check_held(struct dfi_target *target, uint32_t source)
 	/* In this order, as in check_source(). */
 	gone = is_gone(target, source);
 	if (gone)
-		settle(target);
+		dfi__target_settle(target);
 	fate = dfi__reader_fate(reader);
 	if (fate == READER_ABORTED) {
 		reader->end = READER_ABORTED;
@@ -209,7 +208,7 @@ static int check_source(struct dfi_target *target, uint32_t source)
 	 */
 	gone = is_gone(target, source);
 	if (gone)
-		settle(target);
+		dfi__target_settle(target);
 	if (reader_ready(reader)) {
 		target->look_again |= gone ? LOOK_AT_SOURCES : 0;
 		return 0;

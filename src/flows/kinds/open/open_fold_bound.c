@@ -30,7 +30,7 @@ static void look_at(
 	if (now - taken->quiet_since <= limit_of(open->target))
 		return;
 	taken->quiet_since = now;
-	dfi__pairs_evict(&open->pairs, taken->pair);
+	dfi__pairs_evict(&open->pairs, taken->pair, EVICTION_WINDOW);
 }
 
 /* The window ends, or has not been ended by any. */

@@ -182,6 +182,12 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 		    source, dfi__peers_lost(&end->targets, 0));
 	if (source->flow.on_loss == DFI_ON_LOSS_REPLAY)
 		ret = dfi__replay_take_back(source, seat);
+	/* It lacks what comes next; one that died loses its seat anyway. */
+	if (open->order && !ended && !end->rings[0].remote->in_place &&
+	    end->rings[0].seq != RING_FIRST_SEGMENT &&
+	    !has_lost_seat(open, seat))
+		dfi__pairs_evict(
+		    &open->pairs, open->taken[seat], EVICTION_NO_MEMBER);
 	retire(source, seat);
 	return ret;
 }

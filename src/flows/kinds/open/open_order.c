@@ -3,6 +3,7 @@
  * A source of an ordered open flow: it takes positions from the counter of the
  * view, and ends a view when that is cut (O1 and O2). The helper does so for an
  * idle owner as well, and greets new targets for it, so that these can begin.
+ * How the counter is read: open_order_numbers.c.
  */
 #include "open_source.h"
 
@@ -13,6 +14,10 @@
 /* How long a helper tries, and how long after a failure it tries again. */
 #define TRY_NS (INT64_C(2) * NS_PER_S)
 #define AGAIN_NS (INT64_C(100) * NS_PER_MS)
+/* How often it looks whether an answer of a far counter has come. */
+#define READ_NS (INT64_C(200) * 1000)
+/* How long an owner that does not block may keep a number without a call. */
+#define HOLD_NS (INT64_C(200) * NS_PER_MS)
 
 int dfi__open_order_init(struct open_source *open)
 {
@@ -41,12 +46,6 @@ void dfi__open_order_free(struct open_source *open)
 	free(open->order);
 }
 
-uint64_t dfi__open_order_count(const struct source_order *order)
-{
-	return order && order->counter ? shared_counter_next(order->counter)
-				       : 0;
-}
-
 /*
  * Under the lock of the pairs: whether the newest view has ended, or is about
  * to, as its holder is gone. A target that has come since then has no part in
@@ -63,35 +62,74 @@ static bool is_over(const struct seat_watch *seats)
 }
 
 /*
- * Under the lock: tell new targets where the counter is, before the source
- * takes a number of it. For those whose pairs are ready, and not taken, note
- * that the owner has to take them before it sends. False: the source is in no
- * view, so it greets nobody.
+ * Under the lock of the pairs, whether a target has yet to be told where the
+ * counter is. Its pair is ready, and taken or not.
  */
-static bool greet(struct open_source *open)
+static bool is_new(const struct pair *pair)
+{
+	const struct dfi_source *end = pair->end;
+
+	return (pair->state == PAIR_READY || pair->state == PAIR_TAKEN) &&
+	    end->rings[0].seq == RING_FIRST_SEGMENT;
+}
+
+/* Under both locks: whether there are any, and which ones may be told next. */
+static bool find_new(struct open_source *open)
+{
+	const struct pairs *pairs = &open->pairs;
+	uint32_t i;
+
+	open->order->n_made = pairs->n_made;
+	for (i = 0; i < pairs->seats.n_others * SEAT_PAIRS; i++)
+		if (is_new(&pairs->of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS]))
+			return true;
+	return false;
+}
+
+/*
+ * Tell those that were found where the counter was then or later. For those
+ * whose pairs are not taken, note that the owner has to take them before it
+ * sends.
+ */
+static void greet_new(struct open_source *open, uint64_t next)
 {
 	struct pairs *pairs = &open->pairs;
 	struct source_order *order = open->order;
-	struct dfi_source *end;
 	struct pair *pair;
-	bool in_view;
 	uint32_t i;
 
-	pthread_mutex_lock(&pairs->seats.lock);
-	in_view = order->view && !is_over(&pairs->seats);
-	for (i = 0; in_view && i < pairs->seats.n_others * SEAT_PAIRS; i++) {
+	for (i = 0; i < pairs->seats.n_others * SEAT_PAIRS; i++) {
 		pair = &pairs->of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS];
-		if (pair->state != PAIR_READY && pair->state != PAIR_TAKEN)
+		if (!is_new(pair) || pair->number >= order->n_made)
 			continue;
-		end = pair->end;
-		if (end->rings[0].seq != RING_FIRST_SEGMENT)
-			continue;
-		dfi__open_replica_greet(
-		    open->source, end, dfi__open_order_count(order));
+		dfi__open_replica_greet(open->source, pair->end, next);
 		order->greeted |= pair->state == PAIR_READY;
 	}
-	pthread_mutex_unlock(&pairs->seats.lock);
-	return in_view;
+}
+
+bool dfi__open_order_greet(struct open_source *open)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	struct source_order *order = open->order;
+	uint64_t next;
+	bool in_view, waits, all;
+
+	pthread_mutex_lock(&seats->lock);
+	in_view = order->view && !is_over(seats);
+	waits = order->reads || (in_view && find_new(open));
+	pthread_mutex_unlock(&seats->lock);
+	if (!waits)
+		return in_view;
+	if (dfi__open_order_where(open, &next) <= 0)
+		return false;
+	pthread_mutex_lock(&seats->lock);
+	in_view = order->view && !is_over(seats);
+	if (in_view)
+		greet_new(open, next);
+	/* Those that have come meanwhile were not there when it was asked. */
+	all = open->pairs.n_made == order->n_made;
+	pthread_mutex_unlock(&seats->lock);
+	return in_view && all;
 }
 
 /* ---- The owner ---------------------------------------------------------- */
@@ -156,8 +194,9 @@ int dfi__open_order_take(struct dfi_source *source, uint64_t *position)
 		if (ret < 0)
 			return ret;
 		pthread_mutex_lock(&order->lock);
-		if (order->must_greet)
-			order->must_greet = !greet(open);
+		order->draws = false;
+		if (order->must_greet || order->reads)
+			order->must_greet = !dfi__open_order_greet(open);
 		if (!order->greeted)
 			break;
 		order->greeted = false;
@@ -166,8 +205,7 @@ int dfi__open_order_take(struct dfi_source *source, uint64_t *position)
 		open->seen = pairs_changes(&open->pairs) - 1;
 	}
 	if (!order->must_greet && order->view == order->complete &&
-	    order->view && open->n_ends &&
-	    shared_counter_take(order->counter, 1, position) > 0)
+	    order->view && open->n_ends && dfi__open_order_draw(open, position))
 		return 1;
 	pthread_mutex_unlock(&order->lock);
 	return 0;
@@ -178,6 +216,7 @@ void dfi__open_order_sent(struct dfi_source *source, uint64_t position)
 	struct source_order *order = open_source(source)->order;
 
 	order->end = position + 1;
+	order->has_number = false;
 	pthread_mutex_unlock(&order->lock);
 }
 
@@ -224,7 +263,9 @@ static int enter(
 	close_counter(order);
 	order->counter = counter;
 	order->view = view;
-	(void)greet(open);
+	order->has_number = order->draws = order->reads = false;
+	order->broken = false;
+	(void)dfi__open_order_greet(open);
 	pthread_mutex_unlock(&order->lock);
 	if (order->reported)
 		dfi__seat_views_forget(&open->pairs.seats, order->reported);
@@ -234,7 +275,7 @@ static int enter(
 
 /* What the helper has to do about views. */
 struct errand {
-	bool flushes, enters;
+	bool flushes, enters, cuts;
 	uint64_t view;
 	struct endpoint holder;
 };
@@ -256,18 +297,47 @@ static struct errand next_errand(const struct open_source *open)
 	errand.enters = !cut && open->order->view != errand.view &&
 	    !dfi__endpoint_decode(views->newest.counter,
 		views->newest.counter_size, &errand.holder);
+	errand.cuts = !cut && open->order->view == errand.view;
 	return errand;
+}
+
+/*
+ * Under its lock: whether the owner has had a number for too long without a
+ * call. Only one that does not block leaves a segment so.
+ */
+static bool is_idle(struct open_source *open, int64_t now, int64_t *next)
+{
+	struct source_order *order = open->order;
+	uint64_t position;
+
+	if (!(open->source->flags & DFI_NONBLOCK) || !order->counter ||
+	    order->counter->words)
+		return false;
+	*next = now + HOLD_NS / 2;
+	if (order->view && order->draws)
+		(void)dfi__open_order_draw(open, &position);
+	if (!order->has_number || order->held != order->number) {
+		order->held = order->has_number ? order->number : 0;
+		order->held_since = now;
+	}
+	return order->has_number && now - order->held_since >= HOLD_NS;
 }
 
 int64_t dfi__open_order_tend(void *owner)
 {
 	struct open_source *open = owner;
+	struct source_order *order = open->order;
+	int64_t now = clock_now_ns(), next = DEADLINE_NEVER;
 	struct errand errand;
+	bool is_lost;
 	int ret = 0;
 
-	pthread_mutex_lock(&open->order->lock);
-	(void)greet(open);
-	pthread_mutex_unlock(&open->order->lock);
+	pthread_mutex_lock(&order->lock);
+	(void)dfi__open_order_greet(open);
+	is_lost = order->broken || is_idle(open, now, &next);
+	if (order->reads)
+		next = now + READ_NS;
+	pthread_mutex_unlock(&order->lock);
 	pthread_mutex_lock(&open->pairs.seats.lock);
 	errand = next_errand(open);
 	pthread_mutex_unlock(&open->pairs.seats.lock);
@@ -275,5 +345,8 @@ int64_t dfi__open_order_tend(void *owner)
 		ret = flush(open, errand.view);
 	else if (errand.enters)
 		ret = enter(open, errand.view, &errand.holder);
-	return ret < 0 ? clock_now_ns() + AGAIN_NS : DEADLINE_NEVER;
+	else if (errand.cuts && is_lost)
+		ret = dfi__seat_views_cut(
+		    &open->pairs.seats, errand.view, now + TRY_NS);
+	return ret < 0 ? now + AGAIN_NS : next;
 }

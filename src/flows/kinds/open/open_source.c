@@ -207,15 +207,20 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 	return dfi__notify_new(&open->notify);
 }
 
-/* Tell a target that the source has ended. */
+/*
+ * Tell a target that the source has ended. One that hears nothing before, as
+ * the counter can't be reached, has the view ended (J1).
+ */
 static int end_pair(struct dfi_source *source, uint32_t seat, struct pair *pair)
 {
-	uint64_t n = dfi__open_unreturned(open_source(source), pair->end);
+	struct dfi_source *end = pair->end;
+	uint64_t n = dfi__open_unreturned(open_source(source), end), next = 0;
 	int ret;
 
-	if (open_source(source)->replicates)
-		dfi__open_replica_greet(source, pair->end,
-		    dfi__open_order_count(open_source(source)->order));
+	if (open_source(source)->replicates &&
+	    (end->rings[0].seq != RING_FIRST_SEGMENT ||
+		dfi__open_order_last(open_source(source), &next)))
+		dfi__open_replica_greet(source, end, next);
 	if (open_source(source)->multicast)
 		ret = dfi__open_multicast_end(source, seat, pair);
 	else

@@ -28,11 +28,19 @@ struct source_order {
 	uint64_t end;  /* the position behind its last one; 0: it has none */
 	bool greeted;  /* the helper has greeted a pair that is not taken */
 	struct shared_counter_user *counter; /* of view, or NULL */
+	bool broken;                         /* its holder can't be reached */
+	bool reads;      /* it was asked where it is, for those in n_made */
+	uint64_t n_made; /* pairs that there were then */
+	bool draws;      /* the owner waits for a number */
+	bool has_number; /* one that has come, and was not sent: */
+	uint64_t number;
 	/* Of the owner: the view with all of whose members it has pairs. */
 	uint64_t complete;
 	bool lacks_pairs; /* with targets that have to get all */
 	bool must_greet;  /* pairs may have been taken since it has greeted */
-	/* Of the helper: */
+	/* Of the helper: since when it knows of the number that is not sent. */
+	uint64_t held;
+	int64_t held_since;
 	uint64_t flushed;  /* the last view that it has flushed */
 	uint64_t reported; /* ... and that the registry knows to be */
 };
@@ -303,10 +311,34 @@ int dfi__open_order_init(struct open_source *open);
 void dfi__open_order_free(struct open_source *open);
 
 /*
- * Where the counter of the source's view is; 0: it has taken no number, or the
- * flow has no order (order may be NULL). For the owner.
+ * For an owner whose helper has ended: read the counter of the source's view,
+ * for targets that were not greeted; 0: it has taken no number, or the flow has
+ * no order. False: it can't be reached. Blocks for 2 s at most.
  */
-uint64_t dfi__open_order_count(const struct source_order *order);
+bool dfi__open_order_last(struct open_source *open, uint64_t *next);
+
+/*
+ * Under the lock of the order: tell new targets where the counter is, before
+ * the source takes a number of it. False: the source is in no view, so it
+ * greets nobody, or the answer of the counter has not come.
+ */
+bool dfi__open_order_greet(struct open_source *open);
+
+/*
+ * Under the same lock, of a source in a view. where: read its counter: 1; 0:
+ * the answer has not come; -ECONNRESET. draw: take the number of a segment;
+ * false: it has not come.
+ */
+int dfi__open_order_where(struct open_source *open, uint64_t *next);
+bool dfi__open_order_draw(struct open_source *open, uint64_t *position);
+
+/*
+ * An owner that waits: whether an answer of the counter has come since it
+ * looked; and how it sleeps until one comes, as struct pairs_wait has it.
+ */
+bool dfi__open_order_arrived(struct open_source *open);
+bool dfi__open_order_announce(struct open_source *open, struct notify *notify);
+void dfi__open_order_arm(struct open_source *open);
 
 /* See pairs_ops.tend(). */
 int64_t dfi__open_order_tend(void *owner);
@@ -316,8 +348,8 @@ void dfi__open_order_complete(struct open_source *open);
 
 /*
  * Take the position of a segment: 1. From then on to _sent() the source is in
- * its view. 0: there is no view now, or it has a member that the source has to
- * take over first; or a sticky error.
+ * its view. 0: there is no view now, it has a member that the source has to
+ * take over first, or the position has not come; or a sticky error.
  */
 int dfi__open_order_take(struct dfi_source *source, uint64_t *position);
 void dfi__open_order_sent(struct dfi_source *source, uint64_t position);

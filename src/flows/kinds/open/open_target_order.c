@@ -47,12 +47,16 @@ static void note_gone(struct dfi_target *target, struct taken *taken)
 	struct dfi_target *end = taken->end;
 	struct reader *reader = &end->readers[0];
 
-	if (target_lost(end) || reader->end == READER_ENDED ||
-	    atomic_observe(&reader->mark->state) & FOOTER_FLAG_END)
+	if (target_lost(end) || reader->end == READER_ENDED)
+		return;
+	dfi__target_settle(end);
+	if (atomic_observe(&reader->mark->state) & FOOTER_FLAG_END)
 		return;
 	snprintf(end->status_text, sizeof(end->status_text),
 	    "flow '%s': source %u has lost its seat before its end",
 	    target->flow.name, taken->seat);
+	if (!reader->slots && reader_ready(reader))
+		(void)dfi__reader_find_slots(reader);
 	reader->stop = dfi__reader_arrived(reader);
 	atomic_publish(&end->lost, -ECONNRESET);
 }
@@ -81,7 +85,7 @@ static void enter(struct target_order *order, uint64_t view)
 {
 	order->view = view;
 	order->next = 0;
-	order->reported = order->missed = false;
+	order->reported = order->awaits = order->missed = false;
 	order->n_gone = 0;
 	if (order->begun)
 		order->due = order->begin = open_view_first(view);

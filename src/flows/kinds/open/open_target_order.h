@@ -36,6 +36,7 @@ struct target_order {
 	uint64_t due;   /* the position to be delivered next */
 	uint64_t begin; /* what is below is passed over */
 	bool begun;     /* due and begin are known */
+	bool awaits;    /* its end: not all that sources sent has come */
 	bool reported;  /* in this view: it delivers no more of it, ... */
 	uint64_t next;  /* ... until this one is decided; or 0 */
 	struct open_kept *kept; /* of next */
@@ -66,6 +67,7 @@ struct target_order {
 	_Atomic int64_t hole_since;
 	/* Of the helper: the last views of which it has done this. */
 	uint64_t cut, reports, decided;
+	bool warned; /* that it can make no counter */
 	/*
 	 * Since when it waits for those of a role at the end of a view, and
 	 * when it looked last.

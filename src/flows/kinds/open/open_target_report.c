@@ -20,19 +20,58 @@ static bool have_flushed(const struct seat_watch *seats)
 	return true;
 }
 
-/* The end of what has come from a source that is lost. */
-static int lost_end(
+/* The end of what has come from a source by now, or before it was lost. */
+static int arrived_end(
     const struct target_order *order, const struct taken *taken, uint64_t *end)
 {
-	const struct reader *reader = &taken->end->readers[0];
-	int ret;
+	struct reader *reader = &taken->end->readers[0];
+	uint64_t stop = reader->stop, last;
+	int ret = 0;
 
 	*end = target_order_end(order, taken);
-	if (reader->seq == reader->stop ||
-	    (reader->awaits_mark && reader->stop - reader->seq == 1))
-		return 0;
-	ret = dfi__reader_global_of(reader, reader->stop - 1, end);
-	*end += 1;
+	if (!target_lost(taken->end)) {
+		if (!reader->slots && reader_ready(reader))
+			ret = dfi__reader_find_slots(reader);
+		stop = dfi__reader_arrived(reader);
+	}
+	if (ret < 0 || reader->seq == stop ||
+	    (reader->awaits_mark && stop - reader->seq == 1))
+		return ret;
+	ret = dfi__reader_global_of(reader, stop - 1, &last);
+	if (!ret && last >= *end)
+		*end = last + 1;
+	return ret;
+}
+
+/*
+ * Under the lock: whether all that a source has sent before its flush has come,
+ * or nothing more comes. A network may bring the news of the flush first. One
+ * that has not begun lacks nothing.
+ */
+static int has_come(const struct open_target *open, const struct taken *taken)
+{
+	const struct open_note *flush = dfi__open_views_note(
+	    &open->pairs.seats.views, OPEN_KEY_FLUSH, taken->pair->incarnation);
+	uint64_t end, flushed;
+	int ret;
+
+	flushed = flush ? open_view_end(open->order->view, flush->end) : 0;
+	if (!flushed || target_lost(taken->end) || !open->order->begun)
+		return 1;
+	dfi__target_settle(taken->end);
+	ret = arrived_end(open->order, taken, &end);
+	return ret < 0 ? ret : end >= flushed;
+}
+
+/* Under the lock: whether that is so of all. Errors of a damaged ring. */
+static int have_come(struct open_target *open)
+{
+	uint32_t i;
+	int ret = 1;
+
+	for (i = 0; ret > 0 && i < open_n_taken(open); i++)
+		ret = has_come(open, &open->taken[i]);
+	open->order->awaits = !ret;
 	return ret;
 }
 
@@ -44,16 +83,18 @@ static int add_share(const struct open_target *open, struct taken *taken,
 	    &open->pairs.seats.views, OPEN_KEY_FLUSH, taken->pair->incarnation);
 	struct open_share *share = &report->shares[report->n_shares];
 	uint64_t view = open->order->view, end;
+	bool lost = target_lost(taken->end);
 	int ret = 0;
 
-	if (!flush && !target_lost(taken->end))
+	if (!flush && !lost)
 		return 0;
-	if (flush)
-		end = flush->end;
+	if (lost)
+		ret = arrived_end(open->order, taken, &end);
 	else
-		ret = lost_end(open->order, taken, &end);
+		end = flush->end;
 	if (ret < 0)
 		return ret;
+	/* One that has flushed may have numbers of the next view. */
 	taken->settled = !flush;
 	report->n_shares++;
 	*share = (struct open_share){
@@ -155,6 +196,8 @@ int dfi__target_order_report(struct open_target *open)
 	pthread_mutex_lock(&seats->lock);
 	dfi__open_target_take_pairs(open);
 	if (is_due(open))
+		ret = have_come(open);
+	if (ret > 0)
 		ret = make_report(open);
 	pthread_mutex_unlock(&seats->lock);
 	return ret;

@@ -9,14 +9,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "flows/members/eviction.h"
 #include "flows/members/seat_views.h"
 
 /* How long a helper tries, and how long after a failure it tries again. */
 #define TRY_NS (INT64_C(2) * NS_PER_S)
 #define AGAIN_NS (INT64_C(100) * NS_PER_MS)
+
+/* How often it looks whether what it waits for has come over a network. */
+#define LOOK_NS (INT64_C(100) * 1000)
+#define ARRIVAL_NS NS_PER_MS
 
 /* It looks so often in evict_after_ms. */
 #define LATE_LOOKS 2
@@ -103,6 +109,12 @@ static int make_counter(
 	    open_view_first(view), &(*counter)->counter);
 	if (!ret)
 		(*counter)->view = view;
+	else if (!open->order->warned)
+		dfi__log(DFI_LOG_WARN,
+		    "flow '%s': %s %u: no view can begin here, as its counter "
+		    "can't be made: %s",
+		    target->flow.name, TARGET_ID(target), dfi_errmsg());
+	open->order->warned = ret < 0;
 	return ret;
 }
 
@@ -333,6 +345,21 @@ static int cut(struct open_target *open, uint64_t view)
 	return ret;
 }
 
+/* Until an answer has come from another host. */
+static int read_counter(struct shared_counter_user *counter, uint64_t *next)
+{
+	static const struct timespec look = { .tv_nsec = LOOK_NS };
+	int64_t deadline = soon();
+	int ret;
+
+	while (!(ret = shared_counter_read(counter, next))) {
+		if (clock_now_ns() >= deadline)
+			return -ETIMEDOUT;
+		nanosleep(&look, NULL);
+	}
+	return ret < 0 ? ret : 0;
+}
+
 /* J1: look at the counter, for an owner that has to know where it begins. */
 static int count(struct open_target *open, const struct errand *errand)
 {
@@ -342,11 +369,16 @@ static int count(struct open_target *open, const struct errand *errand)
 	int ret = dfi__shared_counter_open(target->dfi,
 	    (enum dfi_transport)target->flow.transport, &errand->holder.node,
 	    &errand->holder.sequencer, WAIT_LIMIT(soon()), &counter);
+	uint64_t next;
 
-	if (ret < 0)
+	if (!ret)
+		ret = read_counter(&counter, &next);
+	if (ret < 0) {
+		dfi__shared_counter_close(&counter);
 		return ret;
+	}
 	target_order_lock(order);
-	order->count = shared_counter_next(&counter);
+	order->count = next;
 	order->counted = errand->view;
 	target_order_unlock(order);
 	pthread_mutex_lock(&open->pairs.seats.lock);
@@ -443,5 +475,9 @@ int64_t dfi__target_order_tend(void *owner)
 	}
 	if (run(open, &errand) < 0)
 		return now + AGAIN_NS;
+	target_order_lock(order);
+	if (order->awaits && now + ARRIVAL_NS < errand.next)
+		errand.next = now + ARRIVAL_NS;
+	target_order_unlock(order);
 	return errand.next;
 }

@@ -80,6 +80,8 @@ static bool is_ready(void *arg)
 		ready = wants(wait, i) &&
 		    (open_credit(open, i) != 0 || open_is_lost(open->ends[i]));
 	keyed_leave(open);
+	if (!ready && open->order)
+		ready = dfi__open_order_arrived(open);
 	return ready;
 }
 
@@ -106,6 +108,8 @@ static bool announce(void *arg, struct notify *notify, bool *unwoken)
 			    notify, dfi__writer_wait_word(&end->rings[0]));
 	}
 	keyed_leave(open);
+	if (open->order)
+		fresh |= dfi__open_order_announce(open, notify);
 	return fresh;
 }
 
@@ -125,6 +129,8 @@ static void arm(void *arg)
 			remote->transport->ops->ring.arm(remote);
 	}
 	keyed_leave(open);
+	if (open->order)
+		dfi__open_order_arm(open);
 }
 
 static uint64_t progress(void *arg)
@@ -182,7 +188,8 @@ static int64_t still_full(struct open_source *open, uint32_t seat, int64_t now)
 
 	if (given_back == full->at && !lacks_disk(open, seat)) {
 		full->since = EVICTING;
-		dfi__pairs_evict(&open->pairs, open->taken[seat]);
+		dfi__pairs_evict(
+		    &open->pairs, open->taken[seat], EVICTION_FULL);
 		return DEADLINE_NEVER;
 	}
 	*full = (struct seat_full){ .since = now, .at = given_back };

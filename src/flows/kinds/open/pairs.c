@@ -346,10 +346,11 @@ static bool is_left_over(
 	    : atomic_peek(&pair->stale) && !may_take(pairs, seat, pair);
 }
 
-void dfi__pairs_evict(struct pairs *pairs, struct pair *pair)
+void dfi__pairs_evict(
+    struct pairs *pairs, struct pair *pair, enum eviction_why why)
 {
 	pthread_mutex_lock(&pairs->seats.lock);
-	atomic_set(&pair->evict, true);
+	atomic_set(&pair->evict, why);
 	seat_watch_call(&pairs->seats);
 	pthread_mutex_unlock(&pairs->seats.lock);
 }
@@ -360,8 +361,7 @@ static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
 		.role = pairs->seats.other,
 		.seat = seat,
 		.incarnation = pair->incarnation,
-		.why = pairs->seats.role == OPEN_SOURCE ? EVICTION_FULL
-							: EVICTION_WINDOW,
+		.why = (enum eviction_why)atomic_peek(&pair->evict),
 	};
 	int ret;
 
@@ -372,7 +372,7 @@ static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
 	if (ret < 0)
 		pairs->of[seat].try_at = clock_now_ns() + AGAIN_NS;
 	else
-		atomic_set(&pair->evict, false);
+		atomic_set(&pair->evict, 0);
 }
 
 /* Do what is due for a seat, under the lock: whether there was something. */

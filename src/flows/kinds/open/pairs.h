@@ -29,6 +29,7 @@
 #include "base/error.h"
 #include "base/notify.h"
 #include "base/wait.h"
+#include "flows/members/eviction.h"
 #include "flows/members/peers.h"
 #include "flows/members/seat_watch.h"
 
@@ -48,7 +49,8 @@ struct pair {
 	uint64_t incarnation; /* of that holder */
 	uint64_t id;          /* in the keys of the pair */
 	uint64_t number; /* of this endpoint's pairs, in the order of making */
-	_Atomic bool evict;   /* the owner wants that holder to be evicted */
+	/* Why the owner wants that holder to be evicted, or 0. */
+	_Atomic uint32_t evict; /* enum eviction_why */
 	_Atomic bool stale;   /* that holder has left, and end can't show it */
 	_Atomic bool evicted; /* that holder is; it may be stopped */
 	struct unmaker *unmaker; /* a thread that closes end, or NULL */
@@ -179,12 +181,13 @@ bool dfi__pairs_was_lost(struct pairs *pairs, uint32_t seat);
  * Have the holder evicted with whom a pair was taken; the helper tries until
  * the registry has done it.
  */
-void dfi__pairs_evict(struct pairs *pairs, struct pair *pair);
+void dfi__pairs_evict(
+    struct pairs *pairs, struct pair *pair, enum eviction_why why);
 
 /* Its reason has gone: the helper tries no more. It may have done it by now. */
 static inline void pairs_spare(struct pair *pair)
 {
-	atomic_set(&pair->evict, false);
+	atomic_set(&pair->evict, 0);
 }
 
 /*
