@@ -88,7 +88,8 @@ struct dfi_open_attr {
 	 *   - in a combiner flow a source of which nothing comes while others
 	 *     have ended the window;
 	 *   - in an ordered flow a source that holds up a change of view, after
-	 *     twice the time if it is stopped with a number, and then a target.
+	 *     twice the time if it is stopped with a number, then a target; and
+	 *     one that is to give numbers, over libfabric.
 	 */
 	uint32_t evict_after_ms;
 	uint32_t partitions; /* 0: the default below, or 2^radix_bits */

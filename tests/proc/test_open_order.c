@@ -77,8 +77,7 @@ static struct dfi_target *open_target(uint32_t seat)
 	return t;
 }
 
-/* Start the flow with the first target. */
-static void start(uint32_t evict_after_ms)
+static void create(uint32_t evict_after_ms, uint32_t transport)
 {
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
@@ -88,6 +87,7 @@ static void start(uint32_t evict_after_ms)
 		.n_targets = SEATS,
 		.segment_size = sizeof(struct worker_tuple),
 		.segment_count = RING,
+		.transport = transport,
 		.replicate = { .ordered = 1 },
 		.open = {
 			.membership = DFI_MEMBERS_OPEN,
@@ -97,6 +97,15 @@ static void start(uint32_t evict_after_ms)
 	};
 
 	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+}
+
+/*
+ * Start the flow with the first target. In shared memory what is sent is there
+ * at once, by which tests know how far a view is.
+ */
+static void start(uint32_t evict_after_ms)
+{
+	create(evict_after_ms, DFI_TRANSPORT_SHM);
 	first = open_target(0);
 }
 
@@ -497,5 +506,46 @@ Test(open_order_proc, a_stopped_target_that_owes_its_report_is_evicted)
 	child_order(&stopped, 'c');
 	child_expect(&stopped, "target 1 ended -116");
 	child_wait(&stopped);
+	finish();
+}
+
+/*
+ * Its ring gets full, or, where its processor gives the numbers, none comes.
+ */
+Test(open_order_proc, a_stopped_holder_of_the_counter_is_evicted)
+{
+	time_t until = time(NULL) + LONG_MS / 1000;
+	struct dfi_event event = { .type = 0 };
+	struct worker_tuple tuple;
+	struct child holder;
+	int ret;
+
+	create(EVICT_MS, DFI_TRANSPORT_DEFAULT);
+	spawn(&holder, "target:1", "1");
+	source = open_source(0);
+	await_event(source, DFI_JOINED, 1);
+	push();
+	flush();
+	child_expect(&holder, "target 1 held 1");
+	first = open_target(0);
+	await_event(source, DFI_JOINED, 0);
+	child_signal(&holder, SIGSTOP);
+	while (event.type != DFI_EVICTED) {
+		cr_assert_lt(time(NULL), until);
+		worker_make_tuple(0, next, &tuple);
+		ret = dfi_source_push(source, &tuple);
+		cr_assert(ret == 0 || ret == -EAGAIN, "%s", dfi_errmsg());
+		next += !ret;
+		(void)drain(first);
+		(void)dfi_source_event(source, &event);
+		usleep(100);
+	}
+	cr_assert_eq(event.seat, 1);
+	flush();
+	(void)next_view();
+	child_signal(&holder, SIGCONT);
+	child_order(&holder, 'c');
+	child_expect(&holder, "target 1 ended -116");
+	child_wait(&holder);
 	finish();
 }

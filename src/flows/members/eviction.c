@@ -204,6 +204,8 @@ static const char *reason(uint32_t why)
 		return "it kept a window from ending, as nothing came of it";
 	case EVICTION_VIEW:
 		return "it held up a change of the view";
+	case EVICTION_NUMBER:
+		return "it gave no numbers of the order";
 	case EVICTION_UNANSWERED:
 		return "it did not say that it has all";
 	default:

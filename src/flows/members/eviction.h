@@ -18,6 +18,7 @@ enum eviction_why {
 	EVICTION_VIEW,     /* it owed a flush or report to a view that ends */
 	EVICTION_UNANSWERED, /* a target does not answer a source that ends */
 	EVICTION_NO_MEMBER,  /* a target evicts itself: it lacks segments */
+	EVICTION_NUMBER,     /* a target gives no numbers of its counter */
 };
 
 struct eviction {

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include "base/error.h"
+#include "flows/members/eviction.h"
 #include "flows/members/seat_views.h"
 
 /* How long a helper tries, and how long after a failure it tries again. */
@@ -18,6 +19,10 @@
 #define READ_NS (INT64_C(200) * 1000)
 /* How long an owner that does not block may keep a number without a call. */
 #define HOLD_NS (INT64_C(200) * NS_PER_MS)
+/* It looks so often in evict_after_ms, and counts no time more. */
+#define OWED_LOOKS 4
+/* So many tries to open a counter fail before its holder is evicted. */
+#define MOST_FAILED 2
 
 int dfi__open_order_init(struct open_source *open)
 {
@@ -257,6 +262,10 @@ static int enter(
 	    &holder->sequencer, &limit, counter);
 	if (ret < 0) {
 		free(counter);
+		order->n_failed = ret != -ETIMEDOUT ? 0
+		    : order->failed == view         ? order->n_failed + 1
+						    : 1;
+		order->failed = view;
 		return ret;
 	}
 	pthread_mutex_lock(&order->lock);
@@ -267,6 +276,7 @@ static int enter(
 	order->broken = false;
 	(void)dfi__open_order_greet(open);
 	pthread_mutex_unlock(&order->lock);
+	order->n_failed = 0;
 	if (order->reported)
 		dfi__seat_views_forget(&open->pairs.seats, order->reported);
 	order->reported = 0;
@@ -323,25 +333,99 @@ static bool is_idle(struct open_source *open, int64_t now, int64_t *next)
 	return order->has_number && now - order->held_since >= HOLD_NS;
 }
 
+/* ---- A holder that gives no numbers -------------------------------------- */
+
+static int64_t limit_ns(const struct open_source *open)
+{
+	return open->source->flow.evict_after_ms * (int64_t)NS_PER_MS;
+}
+
+/*
+ * Under the lock: whether the counter has owed an answer for too long. Over
+ * libfabric its holder's processor gives it, which may be stopped. The time of
+ * a look that comes late, as this process was stopped, does not count.
+ */
+static bool is_overdue(struct open_source *open, int64_t now, int64_t *next)
+{
+	struct source_order *order = open->order;
+	int64_t limit = limit_ns(open);
+	int64_t late = now - order->looked - limit / OWED_LOOKS;
+	bool owed = limit && dfi__open_order_owed(open);
+
+	if (limit && now + limit / OWED_LOOKS < *next)
+		*next = now + limit / OWED_LOOKS;
+	if (!owed || order->owed_at != order->n_answers || !order->looked)
+		order->owed_since = now;
+	else if (late > 0)
+		order->owed_since += late;
+	order->owed_at = order->n_answers;
+	order->looked = now;
+	return owed && now - order->owed_since >= limit;
+}
+
+/* Under both locks: whether the holder is the reason, and who it is. */
+static bool may_evict(
+    struct open_source *open, struct eviction *eviction, bool is_due)
+{
+	const struct seat_watch *seats = &open->pairs.seats;
+	const struct open_views *views = &seats->views;
+
+	if (!is_due || seats->seats.evicted || open_views_is_cut(views))
+		return false;
+	*eviction = (struct eviction){
+		.role = OPEN_TARGET,
+		.incarnation = views->newest.holder,
+		.why = EVICTION_NUMBER,
+	};
+	return dfi__seat_watch_finds(
+	    seats, OPEN_TARGET, eviction->incarnation, &eviction->seat);
+}
+
+/* It may have answered while the registry was asked. */
+static int evict_holder(struct open_source *open, struct eviction *eviction)
+{
+	struct source_order *order = open->order;
+	uint64_t answers = order->owed_at;
+	int64_t deadline = clock_now_ns() + TRY_NS;
+	int ret = dfi__eviction_begin(&open->pairs.seats, eviction, deadline);
+	bool is_due;
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&order->lock);
+	is_due = order->n_failed >= MOST_FAILED ||
+	    (dfi__open_order_owed(open) && order->n_answers == answers);
+	order->looked = order->n_failed = 0;
+	pthread_mutex_unlock(&order->lock);
+	return dfi__eviction_end(
+	    &open->pairs.seats, eviction, is_due, deadline);
+}
+
 int64_t dfi__open_order_tend(void *owner)
 {
 	struct open_source *open = owner;
 	struct source_order *order = open->order;
 	int64_t now = clock_now_ns(), next = DEADLINE_NEVER;
+	struct eviction late;
 	struct errand errand;
-	bool is_lost;
+	bool is_lost, evicts;
 	int ret = 0;
 
 	pthread_mutex_lock(&order->lock);
 	(void)dfi__open_order_greet(open);
 	is_lost = order->broken || is_idle(open, now, &next);
-	if (order->reads)
+	evicts = is_overdue(open, now, &next) ||
+	    (limit_ns(open) && order->n_failed >= MOST_FAILED);
+	if (order->reads && now + READ_NS < next)
 		next = now + READ_NS;
-	pthread_mutex_unlock(&order->lock);
 	pthread_mutex_lock(&open->pairs.seats.lock);
 	errand = next_errand(open);
+	evicts = may_evict(open, &late, evicts);
 	pthread_mutex_unlock(&open->pairs.seats.lock);
-	if (errand.flushes)
+	pthread_mutex_unlock(&order->lock);
+	if (evicts)
+		ret = evict_holder(open, &late);
+	else if (errand.flushes)
 		ret = flush(open, errand.view);
 	else if (errand.enters)
 		ret = enter(open, errand.view, &errand.holder);

@@ -47,6 +47,7 @@ int dfi__open_order_where(struct open_source *open, uint64_t *next)
 	}
 	if (ret > 0)
 		ret = shared_counter_read(counter, next);
+	order->n_answers += ret > 0;
 	order->reads = !ret;
 	if (ret < 0)
 		lose_counter(open);
@@ -61,12 +62,27 @@ bool dfi__open_order_draw(struct open_source *open, uint64_t *position)
 	if (!order->has_number && !order->broken && !order->reads) {
 		ret = shared_counter_take(order->counter, 1, &order->number);
 		order->has_number = ret > 0;
+		order->n_answers += ret > 0;
 		if (ret < 0)
 			lose_counter(open);
 	}
 	order->draws = !order->has_number;
 	*position = order->number;
 	return order->has_number;
+}
+
+bool dfi__open_order_owed(struct open_source *open)
+{
+	struct source_order *order = open->order;
+	uint64_t unused;
+
+	if (!is_far(order) || order->broken || !order->view)
+		return false;
+	if (order->reads)
+		(void)dfi__open_order_greet(open);
+	else if (order->draws)
+		(void)dfi__open_order_draw(open, &unused);
+	return order->counter->is_asked;
 }
 
 bool dfi__open_order_arrived(struct open_source *open)

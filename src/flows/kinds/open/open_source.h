@@ -34,6 +34,7 @@ struct source_order {
 	bool draws;      /* the owner waits for a number */
 	bool has_number; /* one that has come, and was not sent: */
 	uint64_t number;
+	uint64_t n_answers; /* of the counter; any count */
 	/* Of the owner: the view with all of whose members it has pairs. */
 	uint64_t complete;
 	bool lacks_pairs; /* with targets that have to get all */
@@ -41,6 +42,11 @@ struct source_order {
 	/* Of the helper: since when it knows of the number that is not sent. */
 	uint64_t held;
 	int64_t held_since;
+	/* Since when the counter owes it an answer, and when it looked last. */
+	int64_t owed_since, looked;
+	uint64_t owed_at;  /* the answers that it had then */
+	uint64_t failed;   /* the view whose counter did not answer, ... */
+	uint32_t n_failed; /* ... in so many tries to open it */
 	uint64_t flushed;  /* the last view that it has flushed */
 	uint64_t reported; /* ... and that the registry knows to be */
 };
@@ -331,6 +337,9 @@ bool dfi__open_order_greet(struct open_source *open);
  */
 int dfi__open_order_where(struct open_source *open, uint64_t *next);
 bool dfi__open_order_draw(struct open_source *open, uint64_t *position);
+
+/* Under it as well: look once more; whether an answer is still owed. */
+bool dfi__open_order_owed(struct open_source *open);
 
 /*
  * An owner that waits: whether an answer of the counter has come since it
