@@ -950,6 +950,18 @@ Test(estimate, rings_of_a_source_are_refused_before_the_first_counts)
 	close_ends(&ends, "f");
 }
 
+Test(estimate, pairs_of_an_ordered_open_flow_share_its_counter)
+{
+	struct dfi_flow_attr attr = kv_attr(2, 3, 64, 4);
+	struct dfi_flow_needs estimate;
+
+	attr.kind = DFI_REPLICATE;
+	attr.replicate.ordered = 1;
+	attr.open.membership = DFI_MEMBERS_OPEN;
+	estimate = estimate_of(&attr);
+	cr_assert_eq(estimate.source_queue_pairs, over_network() ? 3 + 1 : 0);
+}
+
 /* From now on VmHWM is what there was at most since. */
 static void forget_most_memory(void)
 {

@@ -589,9 +589,9 @@ static void *push_often(void *arg)
 	struct rng rng = { pusher->key };
 	struct dfi_source *s;
 	struct kv kv;
-	uint32_t i, n;
+	uint32_t i, n, n_stays = over_verbs() ? fewer(STAYS) : STAYS;
 
-	for (i = 0; i < STAYS; i++) {
+	for (i = 0; i < n_stays; i++) {
 		if (dfi_source_open(rig.dfi, "f", DFI_ANY_SEAT, NULL, &s))
 			fail_thread("open");
 		n = rng_below(&rng, TUPLES);

@@ -231,6 +231,7 @@ static int fill_open(struct dfi *dfi, const struct flow *flow,
     uint32_t transport, struct dfi_flow_needs *estimate)
 {
 	struct ring_geometry slots;
+	uint32_t counters = 0;
 	struct flow pair;
 	int ret = dfi__flow_pair(flow, 0, 0, 1, 1, &pair);
 
@@ -252,8 +253,17 @@ static int fill_open(struct dfi *dfi, const struct flow *flow,
 		return ret;
 	estimate->target_bytes = estimate->pair_bytes * flow->n_sources;
 	estimate->target_receives *= flow->n_sources;
-	estimate->source_receives *= flow->n_targets;
-	estimate->source_queue_pairs *= flow->n_targets;
+	/* One counter for all pairs. */
+	if (flow->ordered && estimate->source_queue_pairs) {
+		estimate->source_receives -= TRANSPORT_RING_RECEIVES;
+		estimate->source_queue_pairs--;
+		counters = 1;
+	}
+	estimate->source_receives = estimate->source_receives *
+		flow->n_targets +
+	    counters * TRANSPORT_RING_RECEIVES;
+	estimate->source_queue_pairs =
+	    estimate->source_queue_pairs * flow->n_targets + counters;
 	estimate->target_descriptors = OPEN_FILES + flow->n_sources;
 	estimate->source_descriptors = OPEN_FILES;
 	return ret;

@@ -137,5 +137,8 @@ bool dfi__open_order_last(struct open_source *open, uint64_t *next)
 	while (!(ret = dfi__open_order_where(open, next)) &&
 	    clock_now_ns() < deadline)
 		nanosleep(&look, NULL);
+	/* Not again for the next target. */
+	if (ret <= 0)
+		open->order->broken = true;
 	return ret > 0;
 }
