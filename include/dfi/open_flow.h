@@ -110,7 +110,9 @@ struct dfi_open_attr {
 	 * that go with its process. So rings get room by giving tuples back,
 	 * and acknowledgements may be as rare as the directory has space. A
 	 * push without space returns the error of the file, such as -ENOSPC,
-	 * and took nothing. NULL: see dfi_target_ack().
+	 * and took nothing. What a lost target leaves there is taken back into
+	 * memory. Acknowledgements come by the registry: without it
+	 * no source can close. NULL: see dfi_target_ack().
 	 */
 	const char *spill_dir;
 	uint64_t reserved[3]; /* 0 */

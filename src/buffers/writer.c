@@ -101,7 +101,6 @@ void dfi__writer_fill_header(
 	if (g->parts & SEGMENT_TABLES)
 		header->table = writer->table;
 	if (g->parts & SEGMENT_INPUTS) {
-		header->global = writer->global;
 		header->records = used == FOOTER_MARK ? 0 : used;
 		header->input = writer->input;
 		header->settled = writer->settled;

@@ -6,9 +6,11 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "flow_help.h"
@@ -17,7 +19,20 @@
 #define SEGMENT 4u /* tuples */
 #define RING 8u    /* segments */
 #define WINDOW (SEGMENT * RING)
-#define MOST 2000u /* positions */
+#define MOST 5000u /* positions */
+
+static _Atomic uint64_t n_reads; /* of files, by the library as well */
+
+ssize_t pread(int fd, void *to, size_t size, off_t at)
+{
+	n_reads++;
+	return syscall(SYS_pread64, fd, to, size, at);
+}
+
+ssize_t pread64(int fd, void *to, size_t size, off64_t at)
+{
+	return pread(fd, to, size, at);
+}
 
 static struct rig rig;
 static char dir[] = "/tmp/dfi-test-spill-XXXXXX";
@@ -247,6 +262,26 @@ Test(spill, so_is_much_more)
 Test(spill, without_keys_as_well)
 {
 	lose_target(DFI_ROUTE_ANY, 20 * WINDOW + 3);
+}
+
+/* Each segment is read once, however many wait: not for each that is sent. */
+static void count_reads(uint32_t routing)
+{
+	uint64_t before = n_reads;
+
+	lose_target(routing, MOST - 100);
+	cr_assert_gt(n_reads - before, MOST / SEGMENT / 2);
+	cr_assert_lt(n_reads - before, 3 * MOST / SEGMENT);
+}
+
+Test(spill, a_segment_is_read_once)
+{
+	count_reads(DFI_ROUTE_HASH);
+}
+
+Test(spill, a_segment_is_read_once_without_keys)
+{
+	count_reads(DFI_ROUTE_ANY);
 }
 
 Test(spill, what_is_acknowledged_is_not_sent_again)

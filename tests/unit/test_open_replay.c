@@ -167,13 +167,15 @@ Test(open_replay, the_holder_of_a_seat_is_not_taken_back)
 	send_two(1);
 	lock();
 	cr_assert_eq(rig.ends[0], end);
-	cr_assert_eq(rig.open.keyed->n_held, 0);
+	cr_assert_eq(rig.open.keyed->held.n, 0);
 }
 
 Test(open_replay, of_a_seat_with_a_new_holder_all_waits_before_news_are_learnt)
 {
-	const struct kv *held;
-	uint64_t i;
+	const struct held *held;
+	uint64_t last, n = 0;
+	const struct kv *kv;
+	uint32_t p, slot;
 
 	send_two(1);
 	send_two(3);
@@ -181,10 +183,17 @@ Test(open_replay, of_a_seat_with_a_new_holder_all_waits_before_news_are_learnt)
 	hold_seat(NEW, 2);
 	lock();
 	cr_assert_null(rig.ends[0]);
-	cr_assert_eq(rig.open.keyed->n_held, 4);
-	held = (const struct kv *)(const void *)rig.open.keyed->held;
-	for (i = 0; i < 4; i++)
-		cr_assert_eq(held[i].val, i + 1);
+	held = &rig.open.keyed->held;
+	cr_assert_eq(held->n, 4);
+	for (p = 0; p < PARTITIONS; p++)
+		for (last = 0, slot = held->first[p]; slot != HELD_NONE;
+		     slot = held->behind[slot], n++) {
+			kv = (const struct kv *)(const void *)held->tuples +
+			    slot;
+			cr_assert_gt(kv->val, last);
+			last = kv->val;
+		}
+	cr_assert_eq(n, 4);
 }
 
 Test(open_replay, so_does_what_was_in_the_ring_of_one_who_is_gone)
@@ -196,7 +205,7 @@ Test(open_replay, so_does_what_was_in_the_ring_of_one_who_is_gone)
 	    &rig.open.pairs.seats.seats, OPEN_TARGET, 0, &events);
 	lock();
 	cr_assert_null(rig.ends[0]);
-	cr_assert_eq(rig.open.keyed->n_held, 2);
+	cr_assert_eq(rig.open.keyed->held.n, 2);
 }
 
 /*
@@ -223,4 +232,67 @@ Test(open_replay, a_mark_comes_behind_tuples_that_a_new_ring_has_begun)
 	cr_assert_eq(reader_take(&rig.ring.reader, &payload, &bytes), 0);
 	cr_assert_eq(bytes, 0);
 	cr_assert_eq(rig.ring.reader.marked, 7);
+}
+
+/* ---- A backlog -------------------------------------------------------------
+ */
+
+#define BACKLOG 20000u
+
+/* Give back what is in the ring. Returns the tuples, whose positions rise. */
+static uint32_t consume(uint64_t last[PARTITIONS])
+{
+	const struct kv *kv;
+	const char *payload;
+	uint64_t bytes;
+	uint32_t n = 0, p;
+
+	while (reader_ready(&rig.ring.reader)) {
+		cr_assert_eq(
+		    reader_take(&rig.ring.reader, &payload, &bytes), 0);
+		kv = (const struct kv *)(const void *)payload;
+		for (; bytes; bytes -= sizeof(*kv), kv++, n++) {
+			p = dfi__route(&source->router, kv);
+			cr_assert_gt(kv->val, last[p]);
+			last[p] = kv->val;
+		}
+		cr_assert_eq(reader_release(&rig.ring.reader), 0);
+	}
+	cr_assert_eq(dfi__reader_return(&rig.ring.reader), 0);
+	return n;
+}
+
+/* Not by all that wait, each time that a ring has room. */
+Test(open_replay, what_waits_is_looked_at_once_for_each_tuple_that_is_sent)
+{
+	struct keyed *keyed = rig.open.keyed;
+	uint64_t last[PARTITIONS] = { 0 };
+	uint32_t i, sent = 0, rounds = 0, p;
+	struct kv kv;
+
+	for (i = BACKLOG; i; i--) {
+		kv = (struct kv){ i, i };
+		cr_assert(dfi__keyed_hold_first(source, 0, &kv));
+	}
+	/* Nobody has the last partition. */
+	for (p = 0; p < PARTITIONS - 1; p++)
+		keyed->state.owners[p] = 0;
+	keyed->incarnations[0] = OLD;
+	for (i = 1; i; rounds++) {
+		dfi__keyed_send_held(source);
+		i = consume(last);
+		sent += i;
+	}
+	cr_assert_eq(keyed->held.n, BACKLOG - sent);
+	cr_assert_gt(sent, BACKLOG / 2);
+	cr_assert_gt(rounds, BACKLOG / (SEGMENT * 8) / 2);
+	cr_assert_lt(keyed->held.n_looks, sent + rounds * (PARTITIONS + 1));
+	keyed->state.owners[PARTITIONS - 1] = 0;
+	for (i = 1; i;) {
+		dfi__keyed_send_held(source);
+		i = consume(last);
+		sent += i;
+	}
+	cr_assert_eq(sent, BACKLOG);
+	cr_assert_eq(keyed->held.n, 0);
 }

@@ -52,11 +52,7 @@
 /* The header before the payload, in slots that have one. */
 struct segment_header {
 	alignas(CACHE_LINE) uint64_t checksum; /* see checksum.h */
-	/*
-	 * Position among the segments of all sources. With replay without keys:
-	 * the lowest input position of its tuples, for the source.
-	 */
-	uint64_t global;
+	uint64_t global;  /* position among the segments of all sources */
 	uint64_t targets; /* the target set, a bit for each target */
 	/*
 	 * A mark behind the tuples; 0: none. Of a mark in an ordered flow: the

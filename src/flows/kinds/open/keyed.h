@@ -26,6 +26,35 @@
 #include "flows/open/choice.h"
 #include "open_source.h"
 
+/*
+ * Tuples that wait: slots of one memory, in a list for each partition, in the
+ * order of pushes. Tuples that were taken back come first in it.
+ */
+struct held {
+	char *tuples;
+	uint32_t *behind; /* of each slot: the next of its list */
+	/* Without keys, of each: the lowest input position from here on. */
+	uint64_t *lowest;
+	uint32_t *first, *last; /* of each partition */
+	uint32_t n, n_used, room;
+	uint32_t free;    /* slots that had a tuple; a list */
+	uint32_t begin;   /* the partition that is sent first */
+	uint64_t n_looks; /* how often a tuple was looked at */
+};
+
+#define HELD_NONE UINT32_MAX
+
+/*
+ * Of an end without keys: from which input position on a segment and all behind
+ * it have tuples. Both rise from one to the next.
+ */
+struct lows {
+	struct low {
+		uint64_t segment, position;
+	} * of;
+	uint32_t first, n, room;
+};
+
 /* Of a source. The latch protects all that is below. */
 struct keyed {
 	struct dfi_source_table table;
@@ -45,11 +74,8 @@ struct keyed {
 	char *spare;                    /* where it points to */
 	struct keyed_source state;
 	uint64_t *incarnations; /* of the seats that the state means */
-	/* Tuples that wait, in the order of pushes, and their partitions. */
-	char *held;
-	uint32_t *held_of;
-	uint32_t n_held, most_held;
-	uint32_t held_room; /* most_held, and more with replay */
+	struct held held;
+	uint32_t most_held; /* tuples that were pushed */
 	/* Of each seat: no room was found; its segment has tuples that waited.
 	 */
 	bool *full, *begun;
@@ -67,11 +93,10 @@ struct keyed {
 	uint64_t *asked;  /* of each seat: the end of its ring then */
 	/* Without keys (keyed_choice.c), else NULL: */
 	struct open_tables *ways;
-	uint32_t next;  /* the seat from which on the next tuple goes */
-	uint64_t low;   /* all up to here are acknowledged */
-	uint32_t known; /* segments that may yet say the same low */
-	/* Of each seat: where segments end that have tuples sent again. */
-	uint64_t *mixed;
+	uint32_t next;       /* the seat from which on the next tuple goes */
+	uint64_t low;        /* all up to here are acknowledged */
+	uint32_t known;      /* segments that may yet say the same low */
+	struct lows *lows;   /* of each seat */
 	struct spill *spill; /* with spill_dir (keyed_spill.c), else NULL */
 };
 
@@ -184,12 +209,18 @@ void dfi__keyed_send_end(struct dfi_source *source, struct dfi_source *end);
 void dfi__keyed_send_held(struct dfi_source *source);
 
 /*
- * Inside the latch: let a tuple wait; false: there is no room for it. Reserve
- * room for n tuples that wait; false: no memory.
+ * Inside the latch. hold: let a tuple wait; false: there is no room for it.
+ * hold_first: the same in front of its partition's, for one that is taken back
+ * from a seat; false: no memory. drop_first: the first of a partition waits no
+ * more. held_low: the lowest input position of those that wait, or UINT64_MAX.
  */
 bool dfi__keyed_hold(
     struct dfi_source *source, uint32_t partition, const void *tuple);
-bool dfi__keyed_reserve(struct dfi_source *source, uint64_t n);
+bool dfi__keyed_hold_first(
+    struct dfi_source *source, uint32_t seat, const void *tuple);
+void dfi__keyed_drop_first(struct keyed *keyed, uint32_t partition);
+uint64_t dfi__keyed_held_low(const struct keyed *keyed);
+void dfi__held_free(struct held *held);
 
 /*
  * Inside the latch: publish what an end has, and with it this table, or 0, and
@@ -214,16 +245,16 @@ bool dfi__replay_progressed(struct dfi_source *source);
 /*
  * Without keys, inside the latch. new_ways: for keyed_new(); false: no memory.
  * choose: the target of the next tuple; again: of one that waits, so none that
- * is full. note: a tuple is about to be put into an end's segment. took: it was
- * pushed. low: all tuples up to this input position are acknowledged. way: of a
- * tuple that was taken back from a seat.
+ * is full. note: a tuple is about to be put into a seat's segment. note_ring:
+ * its ring is new. took: it was pushed. low: all tuples up to this input
+ * position are acknowledged. way: of a tuple that was taken back from a seat.
  */
 bool dfi__keyed_new_ways(struct dfi_source *source, struct keyed *keyed);
 void dfi__keyed_free_ways(struct keyed *keyed);
 void dfi__keyed_choose(struct dfi_source *source, bool again);
 void dfi__keyed_note(
-    struct dfi_source *source, struct dfi_source *end, const void *tuple);
-void dfi__keyed_note_again(struct open_source *open, uint32_t seat);
+    struct dfi_source *source, uint32_t seat, const void *tuple);
+void dfi__keyed_note_ring(struct keyed *keyed, uint32_t seat);
 void dfi__keyed_took(struct dfi_source *source, struct dfi_source *end);
 uint64_t dfi__keyed_low(struct dfi_source *source);
 uint32_t dfi__keyed_way(
@@ -232,14 +263,8 @@ uint32_t dfi__keyed_way(
 /* What a target has not given back, as the ring says by now. */
 uint64_t dfi__replay_unreturned(const struct writer *ring);
 
-/*
- * How many segments the target of a seat has not acknowledged; and the bytes of
- * tuples, and their lowest input position, of the one that was sent so many
- * segments ago. UINT64_MAX: it can't be read from its file.
- */
+/* How many segments the target of a seat has not acknowledged. */
 uint64_t dfi__replay_unacked(const struct open_source *open, uint32_t seat);
-uint64_t dfi__replay_segment(const struct open_source *open, uint32_t seat,
-    uint64_t ago, uint64_t *lowest);
 
 /*
  * With spill_dir, inside the latch. new: -ENOMEM, or an error of the directory.
@@ -250,7 +275,7 @@ uint64_t dfi__replay_segment(const struct open_source *open, uint32_t seat,
  * be missing.
  */
 struct spilled {
-	uint64_t bytes, lowest;
+	uint64_t bytes;
 	char tuples[];
 };
 int dfi__spill_new(struct dfi_source *source);
@@ -273,7 +298,7 @@ static inline void replay_set_input(
 	if (likely(!keyed->replays))
 		return;
 	end->writers[0].input = keyed->ways ? dfi__keyed_low(source)
-	    : keyed->n_held                 ? 0
+	    : keyed->held.n                 ? 0
 					    : keyed->last;
 	end->writers[0].settled = keyed->settled;
 }

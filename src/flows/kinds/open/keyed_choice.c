@@ -7,6 +7,17 @@
 #include "keyed.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#define FIRST_LOWS 4
+
+/* Those of one segment need no memory later, so that each has one. */
+static bool new_lows(struct lows *lows)
+{
+	lows->of = calloc(FIRST_LOWS, sizeof(*lows->of));
+	lows->room = FIRST_LOWS;
+	return lows->of != NULL;
+}
 
 bool dfi__keyed_new_ways(struct dfi_source *source, struct keyed *keyed)
 {
@@ -15,18 +26,30 @@ bool dfi__keyed_new_ways(struct dfi_source *source, struct keyed *keyed)
 
 	keyed->ways = calloc(1,
 	    sizeof(*keyed->ways) + dfi__open_tables_size(n, n_targets) +
-		n_targets * sizeof(keyed->mixed[0]));
+		n_targets * sizeof(keyed->lows[0]));
 	if (!keyed->ways)
 		return false;
 	dfi__open_choice_init(keyed->ways, n, n_targets, keyed->ways + 1);
-	keyed->mixed = (uint64_t *)(void *)((char *)(keyed->ways + 1) +
+	keyed->lows = (struct lows *)(void *)((char *)(keyed->ways + 1) +
 	    dfi__open_tables_size(n, n_targets));
 	keyed->next = source->index % n_targets;
-	return true;
+	for (n = 0; n < n_targets; n++)
+		if (!new_lows(&keyed->lows[n]))
+			break;
+	if (n == n_targets)
+		return true;
+	dfi__keyed_free_ways(keyed);
+	return false;
 }
 
 void dfi__keyed_free_ways(struct keyed *keyed)
 {
+	uint32_t i;
+
+	if (!keyed->ways)
+		return;
+	for (i = 0; i < keyed->ways->newest.n_targets; i++)
+		free(keyed->lows[i].of);
 	free(keyed->ways);
 }
 
@@ -104,54 +127,75 @@ void dfi__keyed_took(struct dfi_source *source, struct dfi_source *end)
 
 /* ---- What is acknowledged ------------------------------------------------ */
 
-/* Its segment's lowest input position. */
+void dfi__keyed_note_ring(struct keyed *keyed, uint32_t seat)
+{
+	keyed->lows[seat].first = keyed->lows[seat].n = 0;
+}
+
+/* Make room for one more at the end. */
+static bool extend(struct lows *lows)
+{
+	uint32_t room = 2 * lows->room;
+	struct low *of;
+
+	if (lows->first >= lows->room / 2) {
+		memmove(lows->of, lows->of + lows->first,
+		    lows->n * sizeof(*lows->of));
+		lows->first = 0;
+		return true;
+	}
+	of = room > lows->room ? realloc(lows->of, room * sizeof(*of)) : NULL;
+	if (!of)
+		return false;
+	lows->of = of;
+	lows->room = room;
+	return true;
+}
+
+/* Those in front of it that are not lower are so for no segment any more. */
 void dfi__keyed_note(
-    struct dfi_source *source, struct dfi_source *end, const void *tuple)
+    struct dfi_source *source, uint32_t seat, const void *tuple)
 {
-	struct writer *writer = &end->writers[0];
+	struct open_source *open = open_source(source);
+	struct lows *lows = &open->keyed->lows[seat];
+	uint64_t segment = open->ends[seat]->rings[0].seq;
 	uint64_t position = flow_input_position(&source->flow, tuple);
+	struct low *last;
 
-	if (!source_filled(end, 0) || position < writer->global)
-		writer->global = position;
+	for (; lows->n; lows->n--) {
+		last = &lows->of[lows->first + lows->n - 1];
+		if (last->position >= position)
+			continue;
+		if (last->segment == segment)
+			return;
+		break;
+	}
+	/* Without memory for it, the one before counts for longer. */
+	if (lows->first + lows->n < lows->room || extend(lows))
+		lows->of[lows->first + lows->n++] = (struct low){ segment,
+			position };
+	else
+		lows->of[lows->first + lows->n - 1].segment = segment;
 }
 
-void dfi__keyed_note_again(struct open_source *open, uint32_t seat)
-{
-	open->keyed->mixed[seat] = open->ends[seat]->rings[0].seq + 1;
-}
-
-/*
- * The lowest input position in an end that is not acknowledged. Without tuples
- * that were sent again, that is the one of its first segment with any.
- */
+/* The lowest input position in an end that is not acknowledged. */
 static uint64_t lowest_of(const struct open_source *open, uint32_t seat)
 {
-	const struct dfi_source *end = open->ends[seat];
-	const struct writer *ring = &end->rings[0];
-	uint64_t least = source_filled(end, 0) ? end->writers[0].global
-					       : UINT64_MAX;
-	uint64_t ago = dfi__replay_unacked(open, seat), lowest, bytes;
-	bool mixed = ring->seq - ago < open->keyed->mixed[seat];
+	struct lows *lows = &open->keyed->lows[seat];
+	uint64_t acknowledged = open->ends[seat]->rings[0].seq -
+	    dfi__replay_unacked(open, seat);
 
-	for (; ago; ago--) {
-		bytes = dfi__replay_segment(open, seat, ago, &lowest);
-		if (!bytes)
-			continue;
-		/* One that can't be read may have any. */
-		if (bytes == UINT64_MAX)
-			return 1;
-		least = min_u64(least, lowest);
-		if (!mixed)
-			break;
-	}
-	return least;
+	for (; lows->n; lows->first++, lows->n--)
+		if (lows->of[lows->first].segment >= acknowledged)
+			return lows->of[lows->first].position;
+	return UINT64_MAX;
 }
 
 uint64_t dfi__keyed_low(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
 	struct keyed *keyed = open->keyed;
-	uint64_t least = UINT64_MAX;
+	uint64_t least;
 	uint32_t i;
 
 	/* Each target is asked once for a segment, in the mean. */
@@ -159,10 +203,7 @@ uint64_t dfi__keyed_low(struct dfi_source *source)
 		keyed->known--;
 		return keyed->low;
 	}
-	for (i = 0; i < keyed->n_held; i++)
-		least = min_u64(least,
-		    flow_input_position(&source->flow,
-			keyed->held + (size_t)i * source->head.tuple_size));
+	least = dfi__keyed_held_low(keyed);
 	for (i = 0; i < open_seats(source); i++)
 		if (open->ends[i])
 			least = min_u64(least, lowest_of(open, i));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of tuples that wait at a source until their partition has moved.
+/*
+ * The memory of tuples that wait at a source until their partition has moved:
+ * a list for each partition, so that sending looks at no tuple that has to go
+ * on waiting, except the first of its partition.
  */
 #include "keyed.h"
 
@@ -14,27 +17,62 @@ static uint32_t most(const struct dfi_source *source)
 	    ? flow->hold_bytes
 	    : (uint64_t)flow->segment_size * flow->segment_count;
 
-	return (uint32_t)min_u64(bytes / source->head.tuple_size, UINT32_MAX);
+	return (uint32_t)min_u64(bytes / source->head.tuple_size, HELD_NONE);
 }
 
-bool dfi__keyed_reserve(struct dfi_source *source, uint64_t n)
+/* Have that many slots; false: no memory. */
+static bool grow(struct dfi_source *source, uint64_t room)
 {
 	struct keyed *keyed = open_source(source)->keyed;
-	uint32_t *held_of;
-	char *held;
+	struct held *held = &keyed->held;
+	uint64_t *lowest = NULL;
+	uint32_t *behind;
+	char *tuples;
 
-	if (n <= keyed->held_room)
+	if (room <= held->room)
 		return true;
-	if (n > UINT32_MAX)
+	if (room > HELD_NONE)
 		return false;
-	held = realloc(keyed->held, n * source->head.tuple_size);
-	keyed->held = held ? held : keyed->held;
-	held_of = realloc(keyed->held_of, n * sizeof(held_of[0]));
-	keyed->held_of = held_of ? held_of : keyed->held_of;
-	if (!held || !held_of)
+	tuples = realloc(held->tuples, room * source->head.tuple_size);
+	held->tuples = tuples ? tuples : held->tuples;
+	behind = realloc(held->behind, room * sizeof(*behind));
+	held->behind = behind ? behind : held->behind;
+	if (keyed->ways) {
+		lowest = realloc(held->lowest, room * sizeof(*lowest));
+		held->lowest = lowest ? lowest : held->lowest;
+	}
+	if (!tuples || !behind || (keyed->ways && !lowest))
 		return false;
-	keyed->held_room = (uint32_t)n;
+	held->room = (uint32_t)room;
 	return true;
+}
+
+void dfi__held_free(struct held *held)
+{
+	free(held->tuples);
+	free(held->behind);
+	free(held->lowest);
+}
+
+/* A slot with this tuple, in no list. There is one. */
+static uint32_t fill_slot(struct dfi_source *source, const void *tuple)
+{
+	struct keyed *keyed = open_source(source)->keyed;
+	struct held *held = &keyed->held;
+	size_t size = source->head.tuple_size;
+	uint32_t slot = held->free;
+
+	if (slot == HELD_NONE)
+		slot = held->n_used++;
+	else
+		held->free = held->behind[slot];
+	held->n++;
+	memcpy(held->tuples + slot * size, tuple, size);
+	held->behind[slot] = HELD_NONE;
+	if (keyed->ways)
+		held->lowest[slot] = flow_input_position(
+		    &source->flow, held->tuples + slot * size);
+	return slot;
 }
 
 bool dfi__keyed_hold(
@@ -42,19 +80,77 @@ bool dfi__keyed_hold(
 {
 	struct open_source *open = open_source(source);
 	struct keyed *keyed = open->keyed;
-	size_t size = source->head.tuple_size;
+	struct held *held = &keyed->held;
+	uint32_t slot;
 
 	if (!open->may_push)
 		return false;
-	if (!keyed->most_held && dfi__keyed_reserve(source, most(source)))
+	if (!keyed->most_held && grow(source, most(source)))
 		keyed->most_held = most(source);
-	if (keyed->n_held >= keyed->most_held)
+	if (held->n >= keyed->most_held)
 		return false;
-	memcpy(keyed->held + keyed->n_held * size, tuple, size);
-	keyed->held_of[keyed->n_held++] = partition;
+	/* It is the newest of all, so the lowest in front stay so. */
+	slot = fill_slot(source, tuple);
+	if (held->first[partition] == HELD_NONE)
+		held->first[partition] = slot;
+	else
+		held->behind[held->last[partition]] = slot;
+	held->last[partition] = slot;
 	dfi__open_source_wait(&keyed->state, partition);
 	keyed->lanes[partition] = &keyed->waiting;
 	return true;
+}
+
+bool dfi__keyed_hold_first(
+    struct dfi_source *source, uint32_t seat, const void *tuple)
+{
+	struct keyed *keyed = open_source(source)->keyed;
+	struct held *held = &keyed->held;
+	uint32_t slot, next, partition;
+	uint64_t more = max_u64(2 * (uint64_t)held->room, 64);
+
+	if (held->n == held->room && !grow(source, min_u64(more, HELD_NONE)))
+		return false;
+	if (held->n == held->room)
+		return false;
+	/* A target that lives may change the tuple in its ring. */
+	slot = fill_slot(source, tuple);
+	partition = dfi__keyed_way(source, seat,
+	    held->tuples + slot * (size_t)source->head.tuple_size);
+	next = held->first[partition];
+	held->behind[slot] = next;
+	held->first[partition] = slot;
+	if (next == HELD_NONE)
+		held->last[partition] = slot;
+	else if (keyed->ways)
+		held->lowest[slot] = min_u64(
+		    held->lowest[slot], held->lowest[next]);
+	dfi__open_source_wait(&keyed->state, partition);
+	return true;
+}
+
+void dfi__keyed_drop_first(struct keyed *keyed, uint32_t partition)
+{
+	struct held *held = &keyed->held;
+	uint32_t slot = held->first[partition];
+
+	held->first[partition] = held->behind[slot];
+	held->behind[slot] = held->free;
+	held->free = slot;
+	held->n--;
+	dfi__open_source_sent(&keyed->state, partition);
+}
+
+uint64_t dfi__keyed_held_low(const struct keyed *keyed)
+{
+	const struct held *held = &keyed->held;
+	uint64_t least = UINT64_MAX;
+	uint32_t p;
+
+	for (p = 0; held->n && p < keyed->table.n_partitions; p++)
+		if (held->first[p] != HELD_NONE)
+			least = min_u64(least, held->lowest[held->first[p]]);
+	return least;
 }
 
 uint64_t dfi__keyed_held_bytes(struct dfi_source *source)
@@ -63,7 +159,7 @@ uint64_t dfi__keyed_held_bytes(struct dfi_source *source)
 	uint64_t bytes;
 
 	keyed_enter(open);
-	bytes = (uint64_t)open->keyed->n_held * source->head.tuple_size;
+	bytes = (uint64_t)open->keyed->held.n * source->head.tuple_size;
 	keyed_leave(open);
 	return bytes;
 }

@@ -67,20 +67,20 @@ static uint64_t ring_bytes(const struct writer *ring, uint64_t ago)
 	return bytes - bytes % g->tuple_size;
 }
 
-uint64_t dfi__replay_segment(const struct open_source *open, uint32_t seat,
-    uint64_t ago, uint64_t *lowest)
+/*
+ * The bytes of tuples in the segment that was sent so many segments ago.
+ * UINT64_MAX: it can't be read from its file.
+ */
+static uint64_t bytes_of(
+    const struct open_source *open, uint32_t seat, uint64_t ago)
 {
 	const struct writer *ring = &open->ends[seat]->rings[0];
 	const struct spilled *spilled;
 
-	if (!is_spilled(open, ring, ago)) {
-		*lowest =
-		    segment_header(&ring->geometry, sent_at(ring, ago))->global;
+	if (!is_spilled(open, ring, ago))
 		return ring_bytes(ring, ago);
-	}
 	spilled = dfi__spill_read(
 	    open, seat, ring->seq - ago, sizeof(*spilled));
-	*lowest = spilled ? spilled->lowest : 0;
 	return spilled ? spilled->bytes : UINT64_MAX;
 }
 
@@ -101,21 +101,6 @@ static const char *sent_segment(const struct open_source *open, uint32_t seat,
 	return spilled ? spilled->tuples : NULL;
 }
 
-/* The bytes of tuples in the last segments of a ring, or UINT64_MAX. */
-static uint64_t tuple_bytes(
-    const struct open_source *open, uint32_t seat, uint64_t segments)
-{
-	uint64_t total = 0, bytes, lowest;
-
-	for (; segments; segments--) {
-		bytes = dfi__replay_segment(open, seat, segments, &lowest);
-		if (bytes == UINT64_MAX)
-			return bytes;
-		total += bytes;
-	}
-	return total;
-}
-
 /* Those of the segment that an end has begun. */
 static uint64_t begun_bytes(const struct dfi_source *end)
 {
@@ -125,95 +110,45 @@ static uint64_t begun_bytes(const struct dfi_source *end)
 /* ---- Taking back -----------------------------------------------------------
  */
 
-/* What is being put in front of the tuples that wait. */
-struct taken_back {
-	struct dfi_source *source;
-	uint32_t seat;
-	char *to;
-	uint32_t *of;
-	uint64_t left; /* bytes */
-};
-
-static void put_back(
-    struct taken_back *back, const char *tuples, uint64_t bytes)
+/* Put tuples in front of those that wait, the last one first. */
+static int put_back(struct dfi_source *source, uint32_t seat,
+    const char *tuples, uint64_t bytes)
 {
-	struct dfi_source *source = back->source;
-	uint64_t at, size = source->head.tuple_size;
-
-	bytes = min_u64(bytes, back->left);
-	for (at = 0; at < bytes; at += size) {
-		memcpy(back->to, tuples + at, size);
-		*back->of = dfi__keyed_way(source, back->seat, back->to);
-		dfi__open_source_wait(
-		    &open_source(source)->keyed->state, *back->of);
-		back->to += size;
-		back->of++;
-	}
-	back->left -= bytes;
-}
-
-/* Make room in front of the tuples that wait. */
-static int make_room(struct dfi_source *source, uint32_t seat, uint64_t bytes)
-{
-	struct keyed *keyed = open_source(source)->keyed;
 	size_t size = source->head.tuple_size;
-	uint64_t n = bytes / size;
 
-	if (!dfi__keyed_reserve(source, keyed->n_held + n))
-		return dfi__source_fail(source,
-		    dfi__fail(-ENOMEM,
-			"flow '%s': %s %u: target %u is lost, and there is no "
-			"memory for its %lu tuples, which are to be sent again",
-			source->flow.name, SOURCE_ID(source), seat,
-			(unsigned long)n));
-	memmove(keyed->held + bytes, keyed->held, keyed->n_held * size);
-	memmove(keyed->held_of + n, keyed->held_of,
-	    keyed->n_held * sizeof(keyed->held_of[0]));
-	keyed->n_held += (uint32_t)n;
+	while (bytes) {
+		bytes -= size;
+		if (!dfi__keyed_hold_first(source, seat, tuples + bytes))
+			return dfi__source_fail(source,
+			    dfi__fail(-ENOMEM,
+				"flow '%s': %s %u: target %u is lost, and "
+				"there is no memory for its tuples, which are "
+				"to be sent again: %lu wait",
+				source->flow.name, SOURCE_ID(source), seat,
+				(unsigned long)open_source(source)
+				    ->keyed->held.n));
+	}
 	return 0;
 }
 
+/* The newest first: each goes in front of those that wait. */
 int dfi__replay_take_back(struct dfi_source *source, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
 	const struct dfi_source *end = open->ends[seat];
 	/* Once: a target that wakes up may acknowledge meanwhile. */
-	uint64_t segments = dfi__replay_unacked(open, seat);
-	uint64_t begun = begun_bytes(end);
-	uint64_t bytes = tuple_bytes(open, seat, segments);
-	struct taken_back back = {
-		.source = source,
-		.seat = seat,
-		.left = bytes + begun,
-	};
+	uint64_t segments = dfi__replay_unacked(open, seat), ago, bytes;
 	const char *tuples;
-	int ret;
+	int ret = put_back(
+	    source, seat, end->writers[0].segment, begun_bytes(end));
 
-	if (bytes == UINT64_MAX)
-		return dfi__source_fail(source, dfi__spill_fail(source));
-	if (!back.left)
-		return 0;
-	ret = make_room(source, seat, back.left);
-	if (ret < 0)
-		return ret;
-	back.to = open->keyed->held;
-	back.of = open->keyed->held_of;
-	for (; segments; segments--) {
-		tuples = sent_segment(open, seat, segments, &bytes);
-		if (!tuples)
-			return dfi__source_fail(
-			    source, dfi__spill_fail(source));
-		put_back(&back, tuples, bytes);
+	for (ago = 1; !ret && ago <= segments; ago++) {
+		tuples = sent_segment(open, seat, ago, &bytes);
+		ret = tuples
+		    ? put_back(source, seat, tuples, bytes)
+		    : dfi__source_fail(source, dfi__spill_fail(source));
 	}
-	put_back(&back, end->writers[0].segment, begun);
-	/* Such a ring can't be believed. */
-	return !back.left
-	    ? 0
-	    : dfi__source_fail(source,
-		  dfi__fail(-EBADMSG,
-		      "flow '%s': %s %u: the ring of target %u, which is lost, "
-		      "has changed",
-		      source->flow.name, SOURCE_ID(source), seat));
+	return ret;
 }
 
 bool dfi__replay_note_gone(struct open_source *open)
@@ -237,10 +172,10 @@ bool dfi__replay_note_gone(struct open_source *open)
 
 static bool is_acknowledged(const struct open_source *open, uint32_t seat)
 {
-	uint64_t ago = dfi__replay_unacked(open, seat), lowest;
+	uint64_t ago = dfi__replay_unacked(open, seat);
 
 	for (; ago; ago--)
-		if (dfi__replay_segment(open, seat, ago, &lowest))
+		if (bytes_of(open, seat, ago))
 			return false;
 	return !begun_bytes(open->ends[seat]);
 }
@@ -306,7 +241,7 @@ static bool all_acknowledged(const struct open_source *open)
 	for (i = 0; i < open_seats(open->source); i++)
 		if (open->ends[i] && !is_acknowledged(open, i))
 			return false;
-	return !open->keyed->n_held;
+	return !open->keyed->held.n;
 }
 
 int dfi__replay_await(struct dfi_source *source)
@@ -329,9 +264,9 @@ int dfi__replay_await(struct dfi_source *source)
 		keyed->needs_room = false;
 		dfi__replay_ask(source);
 		/* A segment that was opened ahead may have found none. */
-		if (!keyed->n_held && !keyed->needs_room)
+		if (!keyed->held.n && !keyed->needs_room)
 			dfi__spill_forget(open);
-		if (keyed->n_held)
+		if (keyed->held.n)
 			ret = dfi__open_expect_some(source, open_seats(source));
 		if (!ret)
 			ret = dfi__open_await_room(source, OPEN_ALL_SEATS);

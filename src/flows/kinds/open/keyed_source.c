@@ -36,9 +36,9 @@ void dfi__keyed_send_end(struct dfi_source *source, struct dfi_source *end)
 	(void)dfi__source_send(end, 0);
 }
 
-/* Put a tuple into an end: 1, 0 without room, or -ENXIO: it is lost. */
-static always_inline int put(
-    struct dfi_source *source, struct dfi_source *end, const void *tuple)
+/* Put a tuple into a seat's end: 1, 0 without room, or -ENXIO: it is lost. */
+static always_inline int put(struct dfi_source *source, struct dfi_source *end,
+    uint32_t seat, const void *tuple)
 {
 	struct dfi_source_lane *lane = end->head.lanes;
 	size_t size = source->head.tuple_size;
@@ -50,7 +50,7 @@ static always_inline int put(
 			return ret;
 	}
 	if (unlikely(open_source(source)->keyed->ways != NULL))
-		dfi__keyed_note(source, end, tuple);
+		dfi__keyed_note(source, seat, tuple);
 	dfi_copy_tuple(lane->next, tuple, size);
 	lane->next += size;
 	if (unlikely(lane->next == end->writers[0].end))
@@ -60,35 +60,50 @@ static always_inline int put(
 
 /* ---- Tuples that wait -------------------------------------------------- */
 
-/* Send a tuple that waits, if its owner is there and has room. */
-static bool send_one(struct dfi_source *source, uint32_t i)
+/* Find no room for the first tuple of a partition. */
+static void find_full(
+    struct dfi_source *source, uint32_t partition, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
 	struct keyed *keyed = open->keyed;
-	uint32_t partition = keyed->held_of[i];
+
+	/* It comes first in the next round. */
+	if (!memchr(keyed->full, true, open_seats(source)))
+		keyed->held.begin = partition;
+	keyed->full[seat] = true;
+	keyed->needs_room |= !open_is_lost(open->ends[seat]);
+	open_note_room(open, seat, false);
+}
+
+/*
+ * Send the first tuple of a partition that waits, if its owner is there and has
+ * room. Without keys any target may do.
+ */
+static bool send_first(struct dfi_source *source, uint32_t partition)
+{
+	struct open_source *open = open_source(source);
+	struct keyed *keyed = open->keyed;
+	const char *tuple = keyed->held.tuples +
+	    (size_t)keyed->held.first[partition] * source->head.tuple_size;
 	struct dfi_source *end;
 	uint16_t seat;
 
-	if (keyed->ways)
-		dfi__keyed_choose(source, true);
-	seat = open_source_owner(&keyed->state, partition);
-	end = keyed_end(open, seat);
-	if (!end || keyed->full[seat])
-		return false;
-	if (keyed->ways)
-		dfi__keyed_note_again(open, seat);
-	if (put(source, end,
-		keyed->held + (size_t)i * source->head.tuple_size) <= 0) {
-		keyed->full[seat] = true;
-		keyed->needs_room |= !open_is_lost(end);
-		open_note_room(open, seat, false);
-		return false;
+	for (;; find_full(source, partition, seat)) {
+		keyed->held.n_looks++;
+		if (keyed->ways)
+			dfi__keyed_choose(source, true);
+		seat = open_source_owner(&keyed->state, partition);
+		end = keyed_end(open, seat);
+		if (!end || keyed->full[seat])
+			return false;
+		if (put(source, end, seat, tuple) > 0)
+			break;
 	}
 	open_note_room(open, seat, true);
 	keyed->begun[seat] = keyed->has_sent = true;
 	if (keyed->ways)
 		dfi__keyed_took(source, end);
-	dfi__open_source_sent(&keyed->state, partition);
+	dfi__keyed_drop_first(keyed, partition);
 	return true;
 }
 
@@ -126,30 +141,22 @@ static void send_begun(struct dfi_source *source)
 	}
 }
 
-/* Send what may go, in order. */
+/* Send what may go, of each partition in order. */
 void dfi__keyed_send_held(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
 	struct keyed *keyed = open->keyed;
-	size_t size = source->head.tuple_size;
-	uint32_t i, kept = 0;
+	uint32_t i, n = keyed->table.n_partitions, begin = keyed->held.begin;
+	uint32_t before = keyed->held.n;
 
 	memset(keyed->full, 0, open_seats(source));
-	for (i = 0; i < keyed->n_held; i++) {
-		if (send_one(source, i))
-			continue;
-		if (kept != i) {
-			memcpy(keyed->held + kept * size,
-			    keyed->held + i * size, size);
-			keyed->held_of[kept] = keyed->held_of[i];
-		}
-		kept++;
-	}
+	for (i = 0; i < n && keyed->held.n; i++)
+		while (keyed->held.first[(begin + i) % n] != HELD_NONE &&
+		    send_first(source, (begin + i) % n))
+			;
 	send_begun(source);
-	if (kept == keyed->n_held)
-		return;
-	keyed->n_held = kept;
-	dfi__keyed_route(open);
+	if (keyed->held.n != before)
+		dfi__keyed_route(open);
 }
 
 /* ---- Pushes ------------------------------------------------------------ */
@@ -183,7 +190,7 @@ static int make_room(
 	if (!end) {
 		dfi__keyed_send_held(source);
 		if (open->may_push &&
-		    open->keyed->n_held < open->keyed->most_held)
+		    open->keyed->held.n < open->keyed->most_held)
 			return 0;
 		ret = dfi__open_expect_some(source, seat);
 	}
@@ -224,6 +231,7 @@ static __attribute__((__noinline__)) int push_slow(
 	struct writer *writer = &source->writers[0];
 	struct dfi_source *end;
 	bool waited = false;
+	uint32_t seat;
 	int ret = 0;
 
 	if (unlikely(keyed->replays))
@@ -239,7 +247,8 @@ static __attribute__((__noinline__)) int push_slow(
 			writer->refused = 0;
 			return dfi__open_empty_seat(source, partition);
 		}
-		if (likely(end) ? put(source, end, tuple) > 0
+		seat = open_source_route(&keyed->state, partition);
+		if (likely(end) ? put(source, end, seat, tuple) > 0
 				: dfi__keyed_hold(source, partition, tuple))
 			break;
 		waited = true;
@@ -431,7 +440,7 @@ int dfi__keyed_send_pushed(struct dfi_source *source)
 {
 	dfi__keyed_send_held(source);
 	send_ends(source);
-	return !open_source(source)->keyed->n_held;
+	return !open_source(source)->keyed->held.n;
 }
 
 int dfi__keyed_flush(struct dfi_source *source, uint32_t lane)
@@ -453,14 +462,14 @@ static int empty_hold(struct dfi_source *source)
 	struct open_source *open = open_source(source);
 	int ret = 0;
 
-	while (!ret && open->keyed->n_held) {
+	while (!ret && open->keyed->held.n) {
 		ret = source_check(source);
 		if (!ret)
 			ret = dfi__open_adopt(source);
 		if (ret < 0)
 			return ret;
 		dfi__keyed_send_held(source);
-		if (!open->keyed->n_held)
+		if (!open->keyed->held.n)
 			return 0;
 		ret = dfi__open_expect_some(source, open_seats(source));
 		if (!ret)
@@ -497,7 +506,7 @@ uint64_t dfi__keyed_waiting_bytes(const struct dfi_source *source)
 	if (open->keyed->replays)
 		return 0;
 	keyed_enter(open);
-	bytes = (uint64_t)open->keyed->n_held * source->head.tuple_size;
+	bytes = (uint64_t)open->keyed->held.n * source->head.tuple_size;
 	for (i = 0; i < open_seats(source); i++)
 		if (open->ends[i])
 			bytes += source_filled(open->ends[i], 0);

@@ -205,7 +205,6 @@ static bool write_one(
 	if (spill->err)
 		return false;
 	spill->buffer->bytes = bytes;
-	spill->buffer->lowest = header->global;
 	memcpy(spill->buffer->tuples, tuples, bytes);
 	/* After an error, the next try begins again. */
 	for (; done < size; done += (size_t)n) {

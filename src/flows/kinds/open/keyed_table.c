@@ -69,7 +69,9 @@ int dfi__keyed_new(struct dfi_source *source)
 	char *memory = keyed
 	    ? calloc(1,
 		  state + 2 * n_targets * sizeof(uint64_t) +
-		      2 * n_partitions * sizeof(keyed->lanes[0]) +
+		      n_partitions *
+			  (2 * sizeof(keyed->lanes[0]) +
+			      2 * sizeof(keyed->held.first[0])) +
 		      n_targets * sizeof(keyed->of_seats[0]) + spare +
 		      2 * n_targets * sizeof(bool))
 	    : NULL;
@@ -89,7 +91,12 @@ int dfi__keyed_new(struct dfi_source *source)
 	keyed->replays = source->flow.input_position != 0;
 	keyed->of_seats = (void *)(keyed->shut + n_partitions);
 	keyed->ends = open_source(source)->ends;
-	keyed->spare = (char *)(keyed->of_seats + n_targets);
+	keyed->held.first = (void *)(keyed->of_seats + n_targets);
+	keyed->held.last = keyed->held.first + n_partitions;
+	keyed->held.free = HELD_NONE;
+	memset(keyed->held.first, 0xff,
+	    n_partitions * sizeof(keyed->held.first[0]));
+	keyed->spare = (char *)(keyed->held.last + n_partitions);
 	keyed->state.owed = (void *)(keyed->spare + spare);
 	keyed->full = (bool *)((char *)keyed->state.owed + state);
 	keyed->pause_ns = KEYED_LEAST_PAUSE_NS / 2;
@@ -118,10 +125,9 @@ void dfi__keyed_free(struct keyed *keyed)
 	if (!keyed)
 		return;
 	pthread_mutex_destroy(&keyed->latch);
-	dfi__keyed_free_ways(keyed);
 	dfi__spill_free(keyed->spill);
-	free(keyed->held);
-	free(keyed->held_of);
+	dfi__held_free(&keyed->held);
+	dfi__keyed_free_ways(keyed);
 	free(keyed->incarnations);
 	free(keyed);
 }
@@ -165,6 +171,8 @@ void dfi__keyed_take(struct open_source *open, uint32_t seat)
 
 	keyed->of_seats[seat] = head->only;
 	head->lanes = &keyed->of_seats[seat];
+	if (keyed->ways)
+		dfi__keyed_note_ring(keyed, seat);
 	if (keyed->state.tables && !keyed->ways)
 		keyed->state.owed[seat] = keyed->state.adopted;
 }
