@@ -31,6 +31,11 @@
  * A dropped tuple keeps its room in the ring until the next acknowledgement,
  * as the one that was lent may not be stored.
  *
+ * A checkpoint interval fits a ring, or sources spill. -ENOBUFS, not sticky:
+ * the target has consumed a whole ring and acknowledged nothing, and has called
+ * on after it got -ENOBUFS itself (dfi_target_ack()). A push or mark that waits
+ * for that ring returns it, and took nothing; the next one waits again.
+ *
  * Without keys there are no partitions to filter by: tuples come at least once.
  * What a lost target has not acknowledged goes to another one, with direct and
  * function routing to the next holder of its seat. dfi_target_partition() and

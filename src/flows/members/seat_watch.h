@@ -60,11 +60,13 @@ struct seat_watch {
 	/* Of a source of a flow with replay: what was acknowledged, else NULL.
 	 */
 	struct open_resume *resume;
-	/* If it spills as well: of each target's seat, the last pair of which
-	 * it said so, and how many segments it has acknowledged; else NULL.
+	/* The same: of each target's seat, the last pair of which it said how
+	 * many segments it has acknowledged: with spill_dir always, else when
+	 * it consumed on though all of the ring waited for that.
 	 */
 	struct pair_acks {
 		uint64_t pair, segments;
+		bool told; /* the source's owner, that all others wait */
 	} * acks;
 	bool removed;         /* the flow: nobody comes any more */
 	bool finished;        /* no sources come any more */

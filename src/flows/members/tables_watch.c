@@ -28,8 +28,6 @@ static bool new_resume(struct seat_watch *watch)
 		return true;
 	dfi__open_resume_init(resume, n, resume + 1);
 	watch->resume = resume;
-	if (!watch->flow->spill_dir)
-		return false;
 	watch->acks = calloc(watch->flow->n_targets, sizeof(watch->acks[0]));
 	return !watch->acks;
 }
@@ -147,15 +145,18 @@ static void see_assign(
 static size_t see_acks(struct seat_watch *watch, const struct open_key *key,
     const struct registry_event *event)
 {
-	struct pair_acks *acks = watch->acks;
+	struct pair_acks *acks = watch->acks, now = { .told = false };
 
 	if (!acks || event->type != REGISTRY_PUT ||
 	    event->size < OPEN_ACKS_BYTES)
 		return event->size;
-	if (key->source == watch->seats.own_seat)
-		dfi__open_acks_decode((const uint8_t *)event->data +
-			event->size - OPEN_ACKS_BYTES,
-		    &acks[key->target].pair, &acks[key->target].segments);
+	dfi__open_acks_decode(
+	    (const uint8_t *)event->data + event->size - OPEN_ACKS_BYTES,
+	    &now.pair, &now.segments);
+	acks += key->target;
+	if (key->source == watch->seats.own_seat &&
+	    (now.pair != acks->pair || now.segments != acks->segments))
+		*acks = now;
 	return event->size - OPEN_ACKS_BYTES;
 }
 

@@ -46,8 +46,8 @@ void dfi__open_low_encode(uint64_t low, uint8_t bytes[OPEN_LOW_BYTES]);
 bool dfi__open_low_decode(const uint8_t *bytes, size_t size, uint64_t *low);
 
 /*
- * Behind either of them, if sources spill: how many segments of a pair's ring
- * the target has acknowledged.
+ * Behind either of them: how many segments of a pair's ring the target has
+ * acknowledged, if sources spill, or if all others of the ring wait for that.
  */
 #define OPEN_ACKS_BYTES 16
 void dfi__open_acks_encode(

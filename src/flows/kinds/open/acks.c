@@ -36,18 +36,13 @@ int dfi__acks_open(struct dfi_target *target)
 		acks->lows = calloc(flow->n_sources, sizeof(acks->lows[0]));
 		acks->holders = calloc(
 		    flow->n_sources, sizeof(acks->holders[0]));
+		acks->segments = calloc(
+		    flow->n_sources, sizeof(acks->segments[0]));
 		acks->memory = calloc(flow->n_sources,
 		    dfi__open_inputs_size(flow->partitions) + 1);
 	}
-	if (acks && flow->spill_dir) {
-		acks->segments = calloc(
-		    flow->n_sources, sizeof(acks->segments[0]));
-		if (!acks->segments)
-			return dfi__fail(
-			    -ENOMEM, "flow '%s': out of memory", flow->name);
-	}
 	return acks && acks->of && acks->lost && acks->lows && acks->holders &&
-		acks->memory
+		acks->segments && acks->memory
 	    ? 0
 	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
 }
@@ -89,7 +84,7 @@ void dfi__acks_join(struct open_target *open, struct taken *taken)
 	(void)dfi__acks_of(open->acks, taken->seat);
 	open->acks->lost[taken->seat] = (struct lost){ 0 };
 	/* No credit on release. */
-	if (!open->acks->segments)
+	if (!open->acks->flow->spill_dir)
 		taken->end->readers[0].batch = UINT32_MAX;
 }
 
@@ -137,7 +132,7 @@ int dfi__acks_passed(struct open_target *open, struct taken *taken)
 	see_input(open, taken);
 	reader->asks = false;
 	/* The application has nothing to acknowledge. */
-	if (!taken->unacked && !open->acks->segments)
+	if (!taken->unacked && !open->acks->flow->spill_dir)
 		return reader->seq != reader->returned
 		    ? dfi__reader_return(reader)
 		    : 0;
@@ -146,9 +141,39 @@ int dfi__acks_passed(struct open_target *open, struct taken *taken)
 	return 0;
 }
 
+/* The source of a pair hears of it by the registry. */
+static void note_segments(
+    struct open_target *open, const struct taken *taken, uint64_t segments)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	struct pair_acks *acks = &open->acks->segments[taken->seat];
+	bool fresh;
+
+	pthread_mutex_lock(&seats->lock);
+	fresh = acks->pair != taken->pair->id || acks->segments != segments;
+	*acks = (struct pair_acks){ .pair = taken->pair->id,
+		.segments = segments };
+	if (fresh)
+		dfi__acks_call(open->acks);
+	pthread_mutex_unlock(&seats->lock);
+}
+
+/*
+ * An owner that consumes on though it has to acknowledge first may never do so:
+ * its source is told as well.
+ */
+static void note_full(struct open_target *open, struct taken *taken)
+{
+	const struct reader *reader = &taken->end->readers[0];
+
+	if (taken->full)
+		note_segments(open, taken, reader->returned);
+	taken->full = true;
+}
+
 int dfi__acks_check(struct dfi_target *target)
 {
-	const struct open_target *open = open_target(target);
+	struct open_target *open = open_target(target);
 	const struct reader *reader;
 	uint32_t i;
 
@@ -157,11 +182,13 @@ int dfi__acks_check(struct dfi_target *target)
 		if (reader->seq - reader->returned <
 		    reader->geometry.segment_count)
 			continue;
+		note_full(open, &open->taken[i]);
 		return dfi__fail(-ENOBUFS,
 		    "flow '%s': %s %u: all %u segments of the ring of source "
 		    "%u were consumed since the last acknowledgement: "
 		    "acknowledge more often (dfi_target_ack()), or create the "
-		    "flow with a larger segment_count or segment_size",
+		    "flow with a larger segment_count or segment_size, or with "
+		    "open.spill_dir",
 		    target->flow.name, TARGET_ID(target),
 		    reader->geometry.segment_count, open->taken[i].seat);
 	}
@@ -198,22 +225,6 @@ static int no_output(
 	    target->flow.name, TARGET_ID(target), call, name);
 }
 
-/* Sources that spill hear of it by the registry. */
-static void note_segments(
-    struct open_target *open, const struct taken *taken, uint64_t segments)
-{
-	struct seat_watch *seats = &open->pairs.seats;
-	struct pair_acks *acks = &open->acks->segments[taken->seat];
-	bool fresh;
-
-	pthread_mutex_lock(&seats->lock);
-	fresh = acks->pair != taken->pair->id || acks->segments != segments;
-	*acks = (struct pair_acks){ taken->pair->id, segments };
-	if (fresh)
-		dfi__acks_call(open->acks);
-	pthread_mutex_unlock(&seats->lock);
-}
-
 static int acknowledge(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
@@ -230,7 +241,8 @@ static int acknowledge(struct dfi_target *target)
 		reader = &taken->end->readers[0];
 		in_work = taken->end->lends_segment;
 		taken->unacked = 0;
-		if (open->acks->segments)
+		taken->full = false;
+		if (open->acks->flow->spill_dir)
 			note_segments(open, taken, reader->seq - in_work);
 		else if (!ret && reader->seq - in_work != reader->returned)
 			ret = dfi__reader_return_last(reader, in_work);

@@ -36,8 +36,10 @@ struct acks {
 		uint64_t incarnation;
 		int64_t at;
 	} * lost;
-	/* If sources spill: of each seat, the pair and its segments that were
-	 * acknowledged. The lock protects them. Else NULL.
+	/*
+	 * Of each seat, a pair and its segments that were acknowledged, if the
+	 * source spills, or when the whole ring waited for that. The lock
+	 * protects them.
 	 */
 	struct pair_acks *segments;
 	/* For the helper (acks_report.c): */

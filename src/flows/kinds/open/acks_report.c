@@ -25,7 +25,7 @@ static size_t value_bytes(const struct acks *acks)
 	uint32_t n = acks->flow->partitions;
 
 	return (n ? dfi__open_positions_bytes(n) : OPEN_LOW_BYTES) +
-	    (acks->segments ? OPEN_ACKS_BYTES : 0);
+	    OPEN_ACKS_BYTES;
 }
 
 /* Under the lock, which it gives up in between. */
@@ -40,10 +40,9 @@ static int report_one(struct acks *acks, const struct keyed_target *state,
 		    dfi__acks_of(acks, source), state, bytes);
 	else
 		dfi__open_low_encode(atomic_peek(&acks->lows[source]), bytes);
-	if (acks->segments)
-		dfi__open_acks_encode(acks->segments[source].pair,
-		    acks->segments[source].segments,
-		    bytes + value_bytes(acks) - OPEN_ACKS_BYTES);
+	dfi__open_acks_encode(acks->segments[source].pair,
+	    acks->segments[source].segments,
+	    bytes + value_bytes(acks) - OPEN_ACKS_BYTES);
 	pthread_mutex_unlock(&seats->lock);
 	ret = dfi__tables_watch_positions(
 	    seats, source, bytes, value_bytes(acks));

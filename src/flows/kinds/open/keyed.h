@@ -235,8 +235,11 @@ bool dfi__keyed_say(struct dfi_source *source, struct dfi_source *end,
  * lost target has not acknowledged waits, before all newer tuples (R2); 0 or
  * -ENOMEM, sticky. ask: ask those that have tuples to acknowledge. await: wait
  * until all have. progressed: whether some have, since await() looked.
+ * check_window: of a full ring, or any (n_seats): -ENOBUFS, once, if its target
+ * says that all of it waits for an acknowledgement, and that it consumes on.
  */
 bool dfi__replay_note_gone(struct open_source *open);
+int dfi__replay_check_window(struct dfi_source *source, uint32_t seat);
 int dfi__replay_take_back(struct dfi_source *source, uint32_t seat);
 void dfi__replay_ask(struct dfi_source *source);
 int dfi__replay_await(struct dfi_source *source);

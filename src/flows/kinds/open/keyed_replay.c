@@ -167,6 +167,45 @@ bool dfi__replay_note_gone(struct open_source *open)
 	return found;
 }
 
+/* ---- The window ------------------------------------------------------------
+ */
+
+/* Under the lock. Once: the acknowledgement may be on its way by then. */
+static bool is_used_up(struct open_source *open, uint32_t seat)
+{
+	struct pair_acks *acks = &open->pairs.seats.acks[seat];
+	bool used_up = open->ends[seat] && !acks->told &&
+	    acks->pair == open->taken[seat]->id && !open_credit(open, seat) &&
+	    acks->segments == open_given_back(open, seat);
+
+	acks->told |= used_up;
+	return used_up;
+}
+
+int dfi__replay_check_window(struct dfi_source *source, uint32_t seat)
+{
+	struct open_source *open = open_source(source);
+	struct seat_watch *seats = &open->pairs.seats;
+	uint32_t n = open_seats(source), i = seat < n ? seat : 0;
+
+	if (seat == OPEN_ALL_SEATS)
+		return 0;
+	pthread_mutex_lock(&seats->lock);
+	while (i < n && !is_used_up(open, i))
+		i = seat < n ? n : i + 1;
+	pthread_mutex_unlock(&seats->lock);
+	if (i == n)
+		return 0;
+	return dfi__fail(-ENOBUFS,
+	    "flow '%s': %s %u: target %u has consumed all %u segments of its "
+	    "ring, which is the window of what is not acknowledged, and "
+	    "consumes on without dfi_target_ack(): acknowledge more often, or "
+	    "create the flow with a larger segment_count or segment_size, or "
+	    "with open.spill_dir",
+	    source->flow.name, SOURCE_ID(source), i,
+	    open->ends[i]->rings[0].geometry.segment_count);
+}
+
 /* ---- The end ---------------------------------------------------------------
  */
 

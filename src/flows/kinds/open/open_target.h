@@ -32,6 +32,7 @@ struct taken {
 	int64_t quiet_since; /* ns; 0: not looked at in this window */
 	uint64_t seen;       /* the next segment then */
 	uint64_t unacked;    /* with replay: tuples that were given back */
+	bool full;           /* the owner knows that it has to acknowledge */
 	/* Of an ordered flow: */
 	bool marked;        /* its mark was taken */
 	bool has_head;      /* at the last look; it may not be due */

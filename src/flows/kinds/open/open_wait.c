@@ -298,14 +298,22 @@ static int await_room(struct dfi_source *source, uint32_t seat, int64_t next)
 	    (long)(source->wait_time.timeout_ns / NS_PER_MS));
 }
 
+/* Why waiting for room is of no use, or 0. */
+static int refuse_wait(struct dfi_source *source, uint32_t seat)
+{
+	const struct keyed *keyed = open_source(source)->keyed;
+
+	if (!keyed || !keyed->replays)
+		return 0;
+	return keyed->spill ? dfi__spill_fail(source)
+			    : dfi__replay_check_window(source, seat);
+}
+
 /* Meanwhile the helper may use the ends. */
 int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
 {
 	int64_t next = dfi__open_evict_overdue(source);
-	int ret = open_source(source)->keyed &&
-		open_source(source)->keyed->spill
-	    ? dfi__spill_fail(source)
-	    : 0;
+	int ret = refuse_wait(source, seat);
 
 	if (ret < 0)
 		return ret;
