@@ -11,11 +11,16 @@
  * is still read. Who owns the partition the source learns sometime; until then it
  * goes on to send to the target that is lost.
  *
+ * WITHOUT_KEYS: R8. Two targets, of which LOSSES are lost; tuples go to either, and
+ * back to the other one. Rings, and tuples that wait, are sets of input positions: in
+ * which order they are sent and read is left open. A tuple's segment says what is
+ * acknowledged when it is sent. Its effect is stored when it is acknowledged.
+ *
  * Left out: several sources and partitions, which know nothing of each other except
  * in a resume; marks; the window (R6); a target that leaves (handover.pml).
  *
  * Checked: the store has each tuple's effect once, not more at any time, and not
- * less in the end, which comes.
+ * less in the end, which comes. WITHOUT_KEYS: not less.
  *
  * check                            holds
  * check -DMUTANT_EARLY_ACK         assertion # before its effect is stored
@@ -30,6 +35,10 @@
  * check -DMUTANT_LATE_FENCE        assertion # positions are read before it
  * check -DMUTANT_APART             assertion # effect and position
  * check -DMUTANT_NO_TAKE_BACK      assertion # what is lost with a target is lost
+ * check -DWITHOUT_KEYS             holds
+ * check -DWITHOUT_KEYS -DMUTANT_LOW_AT_SENT assertion # not what is acknowledged
+ * check -DWITHOUT_KEYS -DMUTANT_LOW_OF_RINGS assertion # without those that wait
+ * check -DWITHOUT_KEYS -DMUTANT_LOW_OF_ONE assertion # of the segment's target only
  */
 #ifndef INPUT
 #define INPUT 3
@@ -40,6 +49,138 @@
 #ifndef DEATHS
 #define DEATHS 1
 #endif
+
+#ifdef WITHOUT_KEYS
+
+#define bit(number) (1 << (number))
+#define ALL (bit(INPUT + 1) - bit(1))
+
+byte stored;                 /* effects: bits of input positions, as the next ones */
+byte losses, deaths;
+bool calm;                   /* as below */
+
+/* Targets. */
+bool alive[2] = true;
+byte known[2];               /* all up to here is acknowledged, as it was told */
+byte old[2];                 /* of an earlier incarnation, and not acknowledged */
+byte old_says[2 * (INPUT + 1)];
+
+/* The source. */
+bool up = true;
+bool learnt[2];              /* that the target is lost */
+byte pos;                    /* the last tuple that was pushed */
+byte held;                   /* was taken back, and waits */
+byte ring[2], got[2];        /* to be read; read, and not acknowledged */
+byte says[2 * (INPUT + 1)];  /* what the segment of a tuple says */
+byte i, n;                   /* scratch */
+
+#define of(t, number) ((t) * (INPUT + 1) + (number))
+#define unacked(t) (ring[t] | got[t])
+#if defined(MUTANT_LOW_OF_RINGS)
+#define not_low(t) (unacked(0) | unacked(1))
+#elif defined(MUTANT_LOW_OF_ONE)
+#define not_low(t) unacked(t)
+#else
+#define not_low(t) (held | unacked(0) | unacked(1))
+#endif
+
+inline send(t, number)
+{
+	ring[t] = ring[t] | bit(number);
+#ifdef MUTANT_LOW_AT_SENT
+	n = pos;
+#else
+	n = 0;
+	do
+	:: n < INPUT && !(not_low(t) & bit(n + 1)) -> n++
+	:: else -> break
+	od;
+#endif
+	says[of(t, number)] = n;
+	n = 0
+}
+
+inline hear(t, low)
+{
+	known[t] = (low > known[t] -> low : known[t])
+}
+
+inline lose(t)
+{
+	losses++;
+	alive[t] = false;
+	known[t] = 0;
+	old[t] = 0
+}
+
+inline take_back(t)
+{
+	learnt[t] = true;
+	held = held | unacked(t);
+	ring[t] = 0;
+	got[t] = 0
+}
+
+/* What has arrived is read, as before. */
+inline leave_ring(t)
+{
+	if
+	:: alive[t] ->
+		old[t] = unacked(t);
+		for (i : 1 .. INPUT) {
+			old_says[of(t, i)] = says[of(t, i)]
+		}
+		i = 0
+	:: else
+	fi;
+	ring[t] = 0;
+	got[t] = 0
+}
+
+inline resume()
+{
+	up = true;
+	learnt[0] = !alive[0];
+	learnt[1] = !alive[1];
+	pos = (known[0] > known[1] -> known[0] : known[1])
+}
+
+#define tuple(t, number) \
+	:: d_step { alive[t] && (ring[t] & bit(number)) -> \
+		ring[t] = ring[t] & ~bit(number); got[t] = got[t] | bit(number); \
+		hear(t, says[of(t, number)]) } \
+	:: d_step { alive[t] && (old[t] & bit(number)) -> \
+		old[t] = old[t] & ~bit(number); stored = stored | bit(number); \
+		hear(t, old_says[of(t, number)]) } \
+	:: d_step { up && !learnt[t] && (held & bit(number)) -> \
+		held = held & ~bit(number); send(t, number) }
+
+#define target(t) \
+	tuple(t, 1) \
+	tuple(t, 2) \
+	tuple(t, 3) \
+	:: d_step { alive[t] && got[t] -> stored = stored | got[t]; got[t] = 0 } \
+	:: d_step { !calm && losses < LOSSES && alive[t] -> lose(t) } \
+	:: d_step { up && !alive[t] && !learnt[t] -> take_back(t) } \
+	:: d_step { up && !learnt[t] && pos < INPUT -> pos++; send(t, pos) }
+
+active proctype all()
+{
+	do
+	target(0)
+	target(1)
+	:: d_step { up && !calm && deaths < DEATHS -> \
+		deaths++; up = false; held = 0; leave_ring(0); leave_ring(1) }
+	:: d_step { !up -> resume() }
+	:: d_step { !calm -> calm = true }
+	:: atomic { calm && up && pos == INPUT && !held && !unacked(0) && \
+		!unacked(1) -> break }
+	od;
+	assert(stored == ALL)
+}
+
+#else /* with keys */
+
 #define TARGETS (LOSSES + 1)
 
 /* The store. */
@@ -278,3 +419,5 @@ active proctype all()
 	:: pos > INPUT -> break
 	od
 }
+
+#endif
