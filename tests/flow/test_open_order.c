@@ -782,3 +782,158 @@ Test(open_order, a_snapshot_and_the_tail_have_no_gap)
 		    late.all.of[i].position, old.all.of[first + i].position);
 	}
 }
+
+/* ---- Without the registry --------------------------------------------------
+ */
+
+static _Atomic uint32_t n_waits; /* lines of the log that say so */
+
+static void count_waits(void *arg, enum dfi_log_level level, const char *line)
+{
+	(void)arg;
+	n_waits += level == DFI_LOG_WARN && strstr(line, "flow 'f'") &&
+	    strstr(line, "no view") && strstr(line, "registry");
+}
+
+#define BRIEF_MS 1000
+
+static struct dfi_source *source_with(
+    uint32_t seat, uint32_t flags, uint32_t stall_timeout_ms)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *s = NULL;
+
+	attr.flags = flags;
+	attr.stall_timeout_ms = stall_timeout_ms;
+	cr_assert_eq(dfi_source_open(rig.dfi, "f", seat, &attr, &s), 0, "%s",
+	    dfi_errmsg());
+	return s;
+}
+
+static struct dfi_target *target_with(
+    uint32_t seat, uint32_t flags, uint32_t stall_timeout_ms)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *t = NULL;
+
+	attr.flags = DFI_EVENTS | flags;
+	attr.stall_timeout_ms = stall_timeout_ms;
+	cr_assert_eq(dfi_target_open(rig.other, "f", seat, &attr, &t), 0, "%s",
+	    dfi_errmsg());
+	return t;
+}
+
+static void abort_source(struct dfi_source *s)
+{
+	dfi_source_abort(s);
+	cr_assert_eq(dfi_source_close(s), -ECANCELED);
+}
+
+/* A tuple in a segment of its own: 0, or -EAGAIN without a view. */
+static int try_to_send(struct dfi_source *s)
+{
+	struct kv kv = { 1, 1 };
+	int ret = dfi_source_push(s, &kv);
+
+	if (!ret)
+		ret = dfi_source_flush(s);
+	cr_assert(!ret || ret == -EAGAIN, "%s", dfi_errmsg());
+	return ret;
+}
+
+/* Consume what is there. Returns the last error, and notes a loss. */
+static int consume_all(struct dfi_target *t, bool *lost)
+{
+	struct dfi_event event;
+	const void *tuple;
+	int ret;
+
+	while ((ret = dfi_target_consume(t, &tuple)) > 0 || ret == -ENOMSG) {
+		if (ret > 0)
+			continue;
+		cr_assert_eq(dfi_target_event(t, &event), 0);
+		*lost |= event.type == DFI_LOST;
+	}
+	return ret;
+}
+
+/* A source is lost, and this target, who consumes, ends the view. */
+static void end_view(
+    struct dfi_source *s, struct dfi_target *t, struct dfi_source *lost)
+{
+	int64_t until = now_ms() + LONG_MS;
+	bool seen = false;
+
+	abort_source(lost);
+	while (!seen) {
+		(void)try_to_send(s);
+		(void)consume_all(t, &seen);
+		cr_assert_lt(now_ms(), until);
+		yield_times(10);
+	}
+}
+
+static void await_view(
+    struct dfi_source *s, struct dfi_target *t, uint64_t view)
+{
+	int64_t until = now_ms() + LONG_MS;
+	uint64_t position = 0;
+	bool lost = false;
+
+	while (position >> 48 < view) {
+		(void)try_to_send(s);
+		(void)consume_all(t, &lost);
+		(void)dfi_target_position(t, &position);
+		cr_assert_lt(now_ms(), until);
+		yield_times(10);
+	}
+}
+
+/*
+ * The second change of the view needs the second target, who does not consume;
+ * then the registry is gone.
+ */
+Test(open_order, a_view_waits_for_the_registry_and_says_so)
+{
+	struct dfi_flow_attr attr = flow_attr();
+	struct dfi_source *s, *brief, *lost[2];
+	struct dfi_target *t[2];
+	int64_t until = now_ms() + LONG_MS;
+	bool seen = false;
+
+	if (!rig.registry)
+		cr_skip_test("the registry is part of the contexts");
+	attr.segment_count = 1u << 14;
+	create_with(&attr);
+	t[0] = target_with(0, DFI_NONBLOCK, 0);
+	t[1] = target_with(1, 0, BRIEF_MS);
+	s = source_with(0, DFI_NONBLOCK, 0);
+	brief = source_with(1, 0, BRIEF_MS);
+	lost[0] = source_with(2, 0, LONG_MS);
+	lost[1] = source_with(3, 0, LONG_MS);
+	await_view(s, t[0], 1);
+	end_view(s, t[0], lost[0]);
+	await_view(s, t[0], 2);
+	end_view(s, t[0], lost[1]);
+	while (try_to_send(s) != -EAGAIN) {
+		cr_assert_lt(now_ms(), until);
+		yield_times(10);
+	}
+	dfi_log_set(DFI_LOG_WARN, count_waits, NULL);
+	cr_assert_eq(dfi_registry_stop(rig.registry), 0);
+	rig.registry = NULL;
+	push_own(brief, 1, 1);
+	assert_error(
+	    dfi_source_flush(brief), -ETIMEDOUT, "no view", "registry");
+	assert_error(consume_all(t[1], &seen), -ETIMEDOUT, "no tuple came",
+	    "next view", "registry");
+	while (!n_waits) {
+		cr_assert_lt(now_ms(), until);
+		yield_times(10);
+	}
+	abort_source(s);
+	abort_source(brief);
+	dfi_target_close(t[0]);
+	dfi_target_close(t[1]);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+}

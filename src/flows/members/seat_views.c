@@ -12,6 +12,18 @@
 #include "flows/open/keys.h"
 #include "registry/client/client.h"
 
+const char *dfi__seat_views_why(struct seat_watch *watch)
+{
+	bool away;
+
+	pthread_mutex_lock(&watch->lock);
+	away = watch->restoring;
+	pthread_mutex_unlock(&watch->lock);
+	return away ? ": the next view waits for the registry, which does not "
+		      "answer"
+		    : "";
+}
+
 static void write_key(char text[KEY_SIZE], const struct seat_watch *watch,
     enum open_key_kind kind, uint64_t view)
 {

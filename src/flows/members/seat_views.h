@@ -9,6 +9,12 @@
 
 #include "seat_watch.h"
 
+/*
+ * For texts about a flow that has no view: ": the next view waits for the
+ * registry, ...", or "" if that answers.
+ */
+const char *dfi__seat_views_why(struct seat_watch *watch);
+
 /* End a view. */
 int dfi__seat_views_cut(
     struct seat_watch *watch, uint64_t view, int64_t deadline);

@@ -287,10 +287,12 @@ int dfi__replay_await(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
 	struct keyed *keyed = open->keyed;
+	int64_t until; /* of one wait: the close has a time of its own */
 	int ret;
 
 	keyed->closing = true;
 	for (;;) {
+		until = 0;
 		ret = source_check(source);
 		if (!ret)
 			ret = dfi__open_adopt(source);
@@ -308,7 +310,8 @@ int dfi__replay_await(struct dfi_source *source)
 		if (keyed->held.n)
 			ret = dfi__open_expect_some(source, open_seats(source));
 		if (!ret)
-			ret = dfi__open_await_room(source, OPEN_ALL_SEATS);
+			ret = dfi__open_await_room(
+			    source, OPEN_ALL_SEATS, &until);
 		if (ret < 0)
 			return ret;
 	}

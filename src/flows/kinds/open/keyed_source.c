@@ -172,8 +172,8 @@ static uint32_t seat_of(
 }
 
 /* The tuple found no room: 0 to try again, or an error. */
-static int make_room(
-    struct dfi_source *source, uint32_t partition, const struct dfi_source *end)
+static int make_room(struct dfi_source *source, uint32_t partition,
+    const struct dfi_source *end, int64_t *until)
 {
 	struct open_source *open = open_source(source);
 	uint32_t seat = end ? seat_of(open, end) : open_seats(source);
@@ -196,7 +196,7 @@ static int make_room(
 	}
 	if (!ret && source_interrupted(source))
 		ret = dfi__source_interrupted(source);
-	return ret < 0 ? ret : dfi__open_await_room(source, seat);
+	return ret < 0 ? ret : dfi__open_await_room(source, seat, until);
 }
 
 /* With replay: input positions rise. */
@@ -231,6 +231,7 @@ static __attribute__((__noinline__)) int push_slow(
 	struct writer *writer = &source->writers[0];
 	struct dfi_source *end;
 	bool waited = false;
+	int64_t until = 0;
 	uint32_t seat;
 	int ret = 0;
 
@@ -252,7 +253,7 @@ static __attribute__((__noinline__)) int push_slow(
 				: dfi__keyed_hold(source, partition, tuple))
 			break;
 		waited = true;
-		ret = make_room(source, partition, end);
+		ret = make_room(source, partition, end, &until);
 		if (ret < 0) {
 			writer->refused = ret;
 			source->head.inline_routing = DFI_INLINE_NONE;
@@ -460,9 +461,11 @@ int dfi__keyed_flush(struct dfi_source *source, uint32_t lane)
 static int empty_hold(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
+	int64_t until; /* of one wait: the close has a time of its own */
 	int ret = 0;
 
 	while (!ret && open->keyed->held.n) {
+		until = 0;
 		ret = source_check(source);
 		if (!ret)
 			ret = dfi__open_adopt(source);
@@ -473,7 +476,8 @@ static int empty_hold(struct dfi_source *source)
 			return 0;
 		ret = dfi__open_expect_some(source, open_seats(source));
 		if (!ret)
-			ret = dfi__open_await_room(source, open_seats(source));
+			ret = dfi__open_await_room(
+			    source, open_seats(source), &until);
 	}
 	return ret;
 }

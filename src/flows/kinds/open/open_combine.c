@@ -70,7 +70,7 @@ static int check_stays(struct dfi_source *source, uint32_t seat)
 }
 
 /* A target, or room in its ring, is not there now: wait, as the handle may. */
-static int wait_for(struct dfi_source *source, uint32_t seat)
+static int wait_for(struct dfi_source *source, uint32_t seat, int64_t *until)
 {
 	struct open_source *open = open_source(source);
 	int ret = check_stays(source, seat);
@@ -81,7 +81,7 @@ static int wait_for(struct dfi_source *source, uint32_t seat)
 		ret = dfi__source_interrupted(source);
 	return ret < 0 ? ret
 		       : dfi__open_await_room(source,
-			     open->may_push ? seat : open_seats(source));
+			     open->may_push ? seat : open_seats(source), until);
 }
 
 /* ---- Flushing ---------------------------------------------------------- */
@@ -89,6 +89,7 @@ static int wait_for(struct dfi_source *source, uint32_t seat)
 int dfi__open_combine_flush(struct dfi_source *source, uint32_t lane)
 {
 	struct open_source *open = open_source(source);
+	int64_t until = 0;
 	int ret;
 
 	dfi__open_lane_park(source, lane);
@@ -102,7 +103,7 @@ int dfi__open_combine_flush(struct dfi_source *source, uint32_t lane)
 			return ret;
 		ret = result(source, lane, lane_flush(open->ends[lane], 0));
 		if (ret == -EAGAIN)
-			ret = wait_for(source, lane);
+			ret = wait_for(source, lane, &until);
 		else
 			return ret;
 		if (ret < 0)
@@ -162,6 +163,7 @@ static int carry(struct dfi_source *source, uint32_t *seat)
 
 static int make_room(struct dfi_source *source)
 {
+	int64_t until = 0;
 	uint32_t seat = 0;
 	int ret;
 
@@ -173,7 +175,7 @@ static int make_room(struct dfi_source *source)
 			ret = carry(source, &seat);
 		if (ret != 0)
 			return ret < 0 ? ret : 0;
-		ret = wait_for(source, seat);
+		ret = wait_for(source, seat, &until);
 		if (ret < 0)
 			return ret;
 	}

@@ -552,6 +552,7 @@ int dfi__open_lane_flush(struct dfi_source *source, uint32_t lane)
 int dfi__open_lane_make_room(struct dfi_source *source, uint32_t lane)
 {
 	struct open_source *open = open_source(source);
+	int64_t until = 0;
 	uint32_t room;
 	int ret;
 
@@ -572,7 +573,7 @@ int dfi__open_lane_make_room(struct dfi_source *source, uint32_t lane)
 		if (!ret && source_interrupted(source))
 			ret = dfi__source_interrupted(source);
 		if (!ret)
-			ret = dfi__open_await_room(source, room);
+			ret = dfi__open_await_room(source, room, &until);
 		if (ret < 0)
 			return ret;
 	}

@@ -103,6 +103,7 @@ static int send_pushed(struct dfi_source *source)
 
 static int make_room(struct dfi_source *source)
 {
+	int64_t until = 0;
 	uint32_t seat;
 	int ret;
 
@@ -126,7 +127,7 @@ static int make_room(struct dfi_source *source)
 		if (!ret && source_interrupted(source))
 			ret = dfi__source_interrupted(source);
 		if (!ret)
-			ret = dfi__open_await_room(source, seat);
+			ret = dfi__open_await_room(source, seat, &until);
 		if (ret < 0)
 			return ret;
 	}

@@ -348,6 +348,7 @@ static int find_set(struct dfi_source *source)
 static int await_lane(struct dfi_source *source, bool only_sent)
 {
 	struct open_source *open = open_source(source);
+	int64_t until = 0;
 	uint32_t seat;
 	int ret;
 
@@ -369,7 +370,7 @@ static int await_lane(struct dfi_source *source, bool only_sent)
 		if (!ret && source_interrupted(source))
 			ret = dfi__source_interrupted(source);
 		if (!ret)
-			ret = dfi__open_await_room(source, seat);
+			ret = dfi__open_await_room(source, seat, &until);
 		if (ret < 0)
 			return ret;
 	}

@@ -158,9 +158,12 @@ static inline bool open_is_lost(struct dfi_source *end)
 /*
  * Wait, as the handle may, until a seat's ring has room, any has with
  * DFI_ROUTE_ANY, or something else has changed. seat: open_seats() if there is
- * no ring to wait for. -EAGAIN, -ETIMEDOUT.
+ * no ring to wait for. *until: 0 in the first wait of a call, for which the
+ * handle's time counts as a whole: the helper may wake it often for nothing.
+ * -EAGAIN, -ETIMEDOUT.
  */
-int dfi__open_await_room(struct dfi_source *source, uint32_t seat);
+int dfi__open_await_room(
+    struct dfi_source *source, uint32_t seat, int64_t *until);
 
 /*
  * Have targets evicted whose rings have been full for too long. Returns when

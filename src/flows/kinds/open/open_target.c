@@ -502,6 +502,7 @@ static inline void note_plain(struct dfi_target *target)
 static __attribute__((__noinline__)) int next(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
+	struct call_wait call = { .until = 0 };
 	int ret;
 
 	open->plain = NULL;
@@ -539,7 +540,7 @@ static __attribute__((__noinline__)) int next(struct dfi_target *target)
 		if (!ret && target->combiner)
 			dfi__open_fold_found_nothing(target);
 		if (!ret)
-			ret = dfi__open_target_wait(target);
+			ret = dfi__open_target_wait(target, &call);
 		if (ret < 0)
 			return ret;
 	}

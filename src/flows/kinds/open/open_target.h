@@ -258,7 +258,16 @@ static always_inline void open_target_lend(
 /* The fastest look: whether some ring has a segment to take. */
 bool dfi__open_target_any_ready(const struct dfi_target *target);
 
+/*
+ * The waits of a call, which share the handle's time until something comes: the
+ * helper may wake it often for nothing. 0: it has not waited.
+ */
+struct call_wait {
+	int64_t until;
+	uint64_t arrived;
+};
+
 /* Nothing is there: 0 to look again, or an error. */
-int dfi__open_target_wait(struct dfi_target *target);
+int dfi__open_target_wait(struct dfi_target *target, struct call_wait *call);
 
 #endif

@@ -68,6 +68,7 @@ struct target_order {
 	/* Of the helper: the last views of which it has done this. */
 	uint64_t cut, reports, decided;
 	bool warned; /* that it can make no counter */
+	uint64_t logged; /* 1 + the view behind which it has logged a wait */
 	/*
 	 * Since when it waits for those of a role at the end of a view, and
 	 * when it looked last.
@@ -176,5 +177,8 @@ int dfi__target_order_position(
 
 /* See pairs_ops.tend(). */
 int64_t dfi__target_order_tend(void *owner);
+
+/* For error texts: that it needs a view, and so the registry, or "". */
+const char *dfi__target_order_why(struct open_target *open);
 
 #endif

@@ -61,6 +61,38 @@ static uint32_t debtor(
 	return from;
 }
 
+/* Under the lock: whether the newest view has ended, or there was none. */
+static bool lacks_view(const struct open_target *open)
+{
+	const struct open_views *views = &open->pairs.seats.views;
+
+	return !views->newest.number || open_views_is_cut(views) ||
+	    open->order->wants_cut == views->newest.number;
+}
+
+const char *dfi__target_order_why(struct open_target *open)
+{
+	struct seat_watch *seats = &open->pairs.seats;
+	bool lacks;
+
+	pthread_mutex_lock(&seats->lock);
+	lacks = lacks_view(open);
+	pthread_mutex_unlock(&seats->lock);
+	return lacks ? dfi__seat_views_why(seats) : "";
+}
+
+/* Once for a view: a helper has failed. */
+static void log_wait(struct open_target *open, uint64_t view)
+{
+	const char *why = dfi__target_order_why(open);
+
+	if (!*why || open->order->logged == view + 1)
+		return;
+	open->order->logged = view + 1;
+	dfi__log(DFI_LOG_WARN, "flow '%s': %s %u: the order has no view now%s",
+	    open->target->flow.name, TARGET_ID(open->target), why);
+}
+
 /* ---- The next view ------------------------------------------------------- */
 
 /* The counter that this target has in a view, or NULL. */
@@ -473,8 +505,10 @@ int64_t dfi__target_order_tend(void *owner)
 		dfi__seat_views_forget(&open->pairs.seats, reported);
 		order->reports = 0;
 	}
-	if (run(open, &errand) < 0)
+	if (run(open, &errand) < 0) {
+		log_wait(open, errand.view);
 		return now + AGAIN_NS;
+	}
 	target_order_lock(order);
 	if (order->awaits && now + ARRIVAL_NS < errand.next)
 		errand.next = now + ARRIVAL_NS;

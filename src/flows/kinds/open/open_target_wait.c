@@ -125,7 +125,18 @@ static uint64_t progress(void *arg)
 	return atomic_peek(&target->segments);
 }
 
-int dfi__open_target_wait(struct dfi_target *target)
+/* How many segments have come, marks included: another number, at least. */
+static uint64_t arrived(const struct open_target *open)
+{
+	uint64_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < open_n_taken(open); i++)
+		n += open->taken[i].end->readers[0].seq;
+	return n;
+}
+
+int dfi__open_target_wait(struct dfi_target *target, struct call_wait *call)
 {
 	struct open_target *open = open_target(target);
 	int64_t deadline = target->wait_time.deadline;
@@ -152,15 +163,22 @@ int dfi__open_target_wait(struct dfi_target *target)
 			return 0;
 		return dfi__fail_text(-EAGAIN, "no tuple is there");
 	}
+	if (!call->until || call->arrived != arrived(open))
+		*call = (struct call_wait){
+			.until = wait_deadline(
+			    &target->wait_time, clock_now_ns()),
+			.arrived = arrived(open),
+		};
 	counter_add(&target->stalls, 1);
-	target->wait_time.deadline = marks_deadline(target->marks, deadline);
+	target->wait_time.deadline = marks_deadline(target->marks, call->until);
 	there = dfi__pairs_wait(&wait);
 	target->wait_time.deadline = deadline;
 	if (there ||
 	    clock_now_ns() >= marks_deadline(target->marks, DEADLINE_NEVER))
 		return 0;
 	return dfi__fail(-ETIMEDOUT,
-	    "flow '%s': %s %u: no tuple came for %ld ms%s", target->flow.name,
+	    "flow '%s': %s %u: no tuple came for %ld ms%s%s", target->flow.name,
 	    TARGET_ID(target), (long)(target->wait_time.timeout_ns / NS_PER_MS),
+	    open->order ? dfi__target_order_why(open) : "",
 	    dfi__pairs_why(&open->pairs, why));
 }

@@ -7,6 +7,7 @@
 
 #include "base/counter.h"
 #include "base/error.h"
+#include "flows/members/seat_views.h"
 #include "transport/transport.h"
 
 /* ---- Who may come ------------------------------------------------------- */
@@ -236,8 +237,9 @@ static int dont_wait(
 	    -EAGAIN, "no target has room, or not all are there who must be");
 }
 
-/* next: when the next target may have to be evicted. */
-static int await_room(struct dfi_source *source, uint32_t seat, int64_t next)
+/* next: when the next target may have to be evicted. until: the deadline. */
+static int await_room(
+    struct dfi_source *source, uint32_t seat, int64_t next, int64_t until)
 {
 	struct lane_wait room = { source, seat };
 	struct pairs_wait wait = wait_of(&room);
@@ -250,8 +252,7 @@ static int await_room(struct dfi_source *source, uint32_t seat, int64_t next)
 		return dont_wait(source, &room, next);
 	counter_add(&source->stalls, 1);
 	atomic_set(&source->waits_for, seat);
-	if (next < deadline)
-		source->wait_time.deadline = next;
+	source->wait_time.deadline = next < until ? next : until;
 	there = dfi__pairs_wait(&wait);
 	source->wait_time.deadline = deadline;
 	if (there || clock_now_ns() >= next)
@@ -280,9 +281,10 @@ static int await_room(struct dfi_source *source, uint32_t seat, int64_t next)
 	if (open->order && open->may_push && open->n_ends &&
 	    seat == open_seats(source))
 		return dfi__fail(-ETIMEDOUT,
-		    "flow '%s': %s %u: the order has no view now: a target "
-		    "that has to report, or the registry, has not answered%s",
+		    "flow '%s': %s %u: the order has no view now, as not all "
+		    "targets have reported%s%s",
 		    source->flow.name, SOURCE_ID(source),
+		    dfi__seat_views_why(&open->pairs.seats),
 		    dfi__pairs_why(&open->pairs, why));
 	if (!open->may_push || seat == open_seats(source))
 		return dfi__fail(-ETIMEDOUT,
@@ -310,15 +312,18 @@ static int refuse_wait(struct dfi_source *source, uint32_t seat)
 }
 
 /* Meanwhile the helper may use the ends. */
-int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
+int dfi__open_await_room(
+    struct dfi_source *source, uint32_t seat, int64_t *until)
 {
 	int64_t next = dfi__open_evict_overdue(source);
 	int ret = refuse_wait(source, seat);
 
 	if (ret < 0)
 		return ret;
+	if (!*until)
+		*until = wait_deadline(&source->wait_time, clock_now_ns());
 	keyed_leave(open_source(source));
-	ret = await_room(source, seat, next);
+	ret = await_room(source, seat, next, *until);
 	keyed_enter(open_source(source));
 	return ret;
 }
@@ -326,6 +331,7 @@ int dfi__open_await_room(struct dfi_source *source, uint32_t seat)
 static int await_start(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
+	int64_t until = 0;
 	int ret = 0;
 
 	while (!ret && !open->may_push) {
@@ -333,7 +339,8 @@ static int await_start(struct dfi_source *source)
 		if (!ret && !open->may_push)
 			ret = dfi__open_expect_some(source, open_seats(source));
 		if (!ret && !open->may_push)
-			ret = dfi__open_await_room(source, open_seats(source));
+			ret = dfi__open_await_room(
+			    source, open_seats(source), &until);
 	}
 	return ret;
 }
