@@ -882,3 +882,28 @@ Test(open_stats, name_owners_and_epochs)
 	close_target(first);
 	close_target(second);
 }
+
+static int count_device(void *arg, const struct dfi_transport_stats *stats)
+{
+	(void)stats;
+	++*(uint32_t *)arg;
+	return 0;
+}
+
+/* Its partitions would wait, as that may take most of a second. */
+Test(open_stats, a_network_is_there_before_its_target)
+{
+	struct dfi_target *target;
+	uint32_t n = 0;
+
+	if (!over_network())
+		cr_skip_test("DFI_TRANSPORT is no network");
+	create(DFI_SHUFFLE, DFI_ROUTE_HASH, DFI_ON_LOSS_DROP);
+	cr_assert_eq(dfi_context_query(rig.other, count_device, &n), 0);
+	cr_assert_eq(n, 0);
+	target = open_target(rig.other, "f", 0, 0);
+	/* Without a source, so there is no ring yet. */
+	cr_assert_eq(dfi_context_query(rig.other, count_device, &n), 0);
+	cr_assert_geq(n, 1);
+	cr_assert_eq(dfi_target_close(target), 0);
+}

@@ -68,6 +68,15 @@ struct network_list {
 int dfi__network_open_all(
     struct dfi *dfi, enum dfi_transport choice, struct network_list *list);
 
+/*
+ * Start those that an endpoint of an open flow will need, which may take most
+ * of a second, before it takes its seat and others count on it: in a hand-over
+ * its partitions would wait. A source that may do without starts none. Errors
+ * show when a pair is made.
+ */
+void dfi__network_prepare(
+    struct dfi *dfi, const struct flow *flow, bool is_target);
+
 /* The first of them. */
 int dfi__network_open(
     struct dfi *dfi, enum dfi_transport choice, struct transport **transport);

@@ -135,6 +135,17 @@ int dfi__network_open_all(
 	return serve(dfi, choice, NETWORK_SERVES, list);
 }
 
+void dfi__network_prepare(
+    struct dfi *dfi, const struct flow *flow, bool is_target)
+{
+	enum dfi_transport choice = dfi__network_choice(dfi, flow);
+	struct network_list list;
+
+	if (dfi__network_may_be_needed(dfi, flow) && !flow_is_multicast(flow) &&
+	    (is_target || choice != DFI_TRANSPORT_AUTO))
+		(void)dfi__network_open_all(dfi, choice, &list);
+}
+
 int dfi__network_open(
     struct dfi *dfi, enum dfi_transport choice, struct transport **transport)
 {

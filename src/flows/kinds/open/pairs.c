@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "flows/context/context.h"
+#include "flows/context/network.h"
 #include "flows/members/eviction.h"
 
 #define HELPER "dfi-pairs"
@@ -468,9 +469,12 @@ int dfi__pairs_open(struct pairs *pairs, struct dfi *dfi,
     const struct flow *flow, enum open_role role, uint32_t index,
     int64_t deadline)
 {
-	int ret = dfi__seat_watch_open(&pairs->seats, dfi, flow, role, index,
-	    pairs->store_epoch, deadline);
+	int ret;
 
+	dfi__network_prepare(dfi, flow, role == OPEN_TARGET);
+	ret = dfi__seat_watch_open(
+	    &pairs->seats, dfi, flow, role, index, pairs->store_epoch,
+	    deadline);
 	if (ret < 0)
 		return ret;
 	pairs->of = calloc(pairs->seats.n_others, sizeof(pairs->of[0]));
