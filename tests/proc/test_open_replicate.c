@@ -2,6 +2,10 @@
 /*
  * Open replicate flows whose followers are killed or stopped: the others go on.
  * The other processes run worker.c.
+ *
+ * DFI_TEST_STOP_MS=10000 DFI_TEST_BOUND_MS=100 test_open_replicate --verbose
+ * evicts a stopped follower after the latter, leaves it stopped for the former,
+ * and prints the pauses of the others.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -27,11 +31,22 @@ static struct child server;
 static char address[sizeof(server.line)];
 static struct dfi *dfi;
 
+static uint32_t bound_ms, stop_ms; /* the latter if it measures */
+
+static uint32_t setting(const char *name, uint32_t otherwise)
+{
+	const char *text = getenv(name);
+
+	return text ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
+}
+
 static void setup(void)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
 
 	in_time_start();
+	bound_ms = setting("DFI_TEST_BOUND_MS", 200);
+	stop_ms = setting("DFI_TEST_STOP_MS", 0);
 	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
 		cr_skip_test("dfi-registry is not built");
 	child_spawn_registry(&server, NULL);
@@ -150,14 +165,77 @@ static void finish(void)
 	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* Tuples that were pushed and taken, and the pauses in between. */
+struct course {
+	uint32_t n, n_pauses; /* those of half the bound, and more */
+	int64_t longest, ns;
+};
+
+static struct course go_on_for(uint32_t ms)
+{
+	int64_t from = now_ns(), last = from, now = from, ns;
+	struct course course = { .n = 0 };
+
+	for (; now - from < ms * INT64_C(1000000); last = now) {
+		push_and_take(1);
+		now = now_ns();
+		ns = now - last;
+		course.n++;
+		course.n_pauses += ns >= bound_ms * INT64_C(500000);
+		course.longest = ns > course.longest ? ns : course.longest;
+	}
+	course.ns = now - from;
+	return course;
+}
+
+static double tuples_per_ms(const struct course *course)
+{
+	return (double)course->n * 1e6 / (double)course->ns;
+}
+
+/* The follower is stopped, and the others push and take. */
+static void go_on(struct child *stopped)
+{
+	struct course before, during, after;
+
+	if (!stop_ms) {
+		child_signal(stopped, SIGSTOP);
+		push_and_take(MANY);
+		return;
+	}
+	before = go_on_for(1000);
+	child_signal(stopped, SIGSTOP);
+	during = go_on_for(stop_ms);
+	after = go_on_for(1000);
+	printf("a stopped follower%s: longest pause of the others %.1f ms, %u "
+	       "of %u ms and more (in the second before: %.1f ms, %u); tuples "
+	       "per ms: %.0f before, %.0f while it is stopped, %.0f in the "
+	       "last second\n",
+	    ordered ? " of an order" : "", (double)during.longest / 1e6,
+	    during.n_pauses, bound_ms / 2, (double)before.longest / 1e6,
+	    before.n_pauses, tuples_per_ms(&before), tuples_per_ms(&during),
+	    tuples_per_ms(&after));
+}
+
 static void evict_stopped(void)
 {
+	struct dfi_event event;
 	struct child stopped;
 
-	start(&stopped, 200);
-	child_signal(&stopped, SIGSTOP);
-	push_and_take(MANY);
+	start(&stopped, bound_ms);
+	go_on(&stopped);
 	await_event(DFI_EVICTED);
+	/* It holds up nobody again. */
+	push_and_take(MANY);
+	cr_assert_eq(dfi_source_event(source, &event), -EAGAIN);
 	child_signal(&stopped, SIGCONT);
 	child_order(&stopped, 'c');
 	child_expect(&stopped, "target 1 ended -116");
