@@ -7,14 +7,15 @@
  * and nobody hangs (open_verdict.c).
  *
  * open_chaos [--seconds N] [--runs N] [--seed S] [--wait-limit MS]
- *	[--volume PERCENT] [--replay] [--verbose]
+ *	[--volume PERCENT] [--cell TEXT] [--verbose]
  *
- * Without --seconds and --runs: 100 runs. After --wait-limit without any
- * progress a run hangs. --volume: how many tuples are sent, compared to the
- * usual. --replay: all flows are with replay, whose tuples take effect once, or
- * without keys at least once (open_replay.c). Each violation is printed with
- * its seed, which --seed S --runs 1 repeats. The last line is "runs: N
- * violations: M", the exit status 0 without a violation.
+ * Without --seconds and --runs: 100 runs; SIGTERM ends it behind the run in
+ * work. After --wait-limit without any progress a run hangs. --volume: how many
+ * tuples are sent, compared to the usual. Runs take turns in all cells that
+ * DFI_TRANSPORT has (open_cells.h); --cell: in those whose name contains TEXT.
+ * Each violation is printed with its seed, which --seed S --runs 1, with the
+ * same cells, repeats. Totals of each cell come last, and then "runs: N
+ * violations: M"; the exit status is 0 without a violation.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -41,16 +42,15 @@
 static struct {
 	uint64_t seed;
 	uint32_t seconds, runs, wait_limit_ms, volume;
-	bool verbose, replay;
+	bool verbose;
+	const char *cell;
 } options = {
 	.wait_limit_ms = 20000,
 	.volume = 100,
+	.cell = "",
 };
 
-/* What was seen in all runs. */
-static struct {
-	uint64_t stays, lost, pushed, received, dropped;
-} totals;
+static volatile sig_atomic_t ends; /* behind the run in work */
 
 struct action {
 	int64_t at_ns; /* 0: done */
@@ -74,20 +74,21 @@ struct run {
 	bool finishes;     /* dfi_flow_finish() is due */
 	uint64_t progress; /* as last seen */
 	int64_t deadline_ns;
-	unsigned violations;
+	struct open_verdict verdict;
 };
 
 static void violation(struct run *run, const char *what, int number)
 {
 	printf("seed %" PRIu64 ": %s %d\n", run->plan.seed, what, number);
-	run->violations++;
+	run->verdict.n[OPEN_HARMED]++;
 }
 
 static void start_process(struct run *run, uint32_t process)
 {
 	char seed[24], volume[12], number[12];
 	const char *const argv[] = { "/proc/self/exe", "worker",
-		RUNNER_BOARD_FD, seed, volume, number, run->address, NULL };
+		RUNNER_BOARD_FD, seed, volume, number, run->address,
+		options.cell, NULL };
 
 	snprintf(seed, sizeof(seed), "%" PRIu64, run->plan.seed);
 	snprintf(volume, sizeof(volume), "%u", options.volume);
@@ -96,73 +97,150 @@ static void start_process(struct run *run, uint32_t process)
 	run->pids[process] = runner_spawn(argv, run->board_fd, -1, -1);
 }
 
-/* Tuples are struct replay_tuple, and the rest is behind it. */
-static void describe_replay(struct dfi_schema *schema, struct dfi_field *fields,
-    struct dfi_flow_attr *flow)
+/* Partition i has the groups below its split: OPEN_GROUPS of them in all. */
+static int64_t splits[OPEN_PARTITIONS - 1];
+
+static void describe_keys(
+    const struct open_plan *plan, struct dfi_flow_attr *flow)
 {
-	fields[1] = (struct dfi_field)DFI_FIELD(struct replay_tuple, position);
-	fields[2] = (struct dfi_field)DFI_FIELD(struct replay_tuple, seat);
-	fields[3] = (struct dfi_field)DFI_FIELD(struct replay_tuple, group);
-	fields[4] = fields[5];
-	schema->n_fields--;
-	flow->key = flow->key ? "group" : NULL;
-	flow->open.input_position = "position";
+	uint32_t i;
+
+	flow->key = plan->replays ? "group" : "target";
+	flow->open.partitions = OPEN_PARTITIONS;
+	flow->open.hold_bytes = plan->hold_bytes;
+	if (plan->routing == DFI_ROUTE_RADIX)
+		flow->radix_bits = OPEN_RADIX_BITS;
+	if (plan->routing != DFI_ROUTE_RANGE)
+		return;
+	for (i = 0; i + 1 < OPEN_PARTITIONS; i++)
+		splits[i] = (i + 1) * (OPEN_GROUPS / OPEN_PARTITIONS);
+	flow->splits = splits;
 }
 
-static void create_flow(struct run *run)
+/* Results are of one group each: its number, then these. */
+static void describe_combine(
+    const struct open_plan *plan, struct dfi_flow_attr *flow)
 {
-	struct dfi_field fields[] = {
+	static const struct dfi_aggregate aggregates[] = {
+		{ .function = DFI_COUNT, .name = "count" },
+		{ .function = DFI_SUM, .field = "value", .name = "sum" },
+	};
+
+	flow->combine = (struct dfi_combine_attr){
+		.aggregates = aggregates,
+		.n_aggregates = 2,
+		.group_by = "group",
+		.window_tuples = DFI_WINDOW_MARKED,
+		.source_combining = plan->combining,
+	};
+}
+
+/* The fields that tuples begin with; returns how many. */
+static uint32_t describe_tuples(
+    const struct open_plan *plan, struct dfi_field *fields)
+{
+	static const struct dfi_field usual[] = {
 		DFI_FIELD(struct open_tuple, key),
 		DFI_FIELD(struct open_tuple, stay),
 		DFI_FIELD(struct open_tuple, n),
 		DFI_FIELD(struct open_tuple, seat),
 		DFI_FIELD(struct open_tuple, target),
-		{ .name = "rest", .type = DFI_BYTES },
 	};
-	struct dfi_schema schema = DFI_SCHEMA(struct open_tuple, fields);
+	static const struct dfi_field replay[] = {
+		DFI_FIELD(struct replay_tuple, key),
+		DFI_FIELD(struct replay_tuple, position),
+		DFI_FIELD(struct replay_tuple, seat),
+		DFI_FIELD(struct replay_tuple, group),
+	};
+	static const struct dfi_field combine[] = {
+		DFI_FIELD(struct combine_tuple, group),
+		DFI_FIELD(struct combine_tuple, value),
+		DFI_FIELD(struct combine_tuple, n),
+	};
+	const struct dfi_field *from = plan->replays ? replay
+	    : plan->combines                         ? combine
+						     : usual;
+	uint32_t n = plan->replays ? 4 : plan->combines ? 3 : 5;
+
+	memcpy(fields, from, n * sizeof(*fields));
+	return n;
+}
+
+static void create_flow(struct run *run)
+{
+	const struct open_plan *plan = &run->plan;
+	struct dfi_field fields[6];
+	uint32_t n = describe_tuples(plan, fields);
+	uint32_t bytes = sizeof(struct open_tuple);
+	struct dfi_schema schema = {
+		.fields = fields,
+		.n_fields = n + (plan->tuple_size > bytes),
+		.tuple_size = plan->tuple_size,
+	};
 	struct dfi_flow_attr flow = {
 		.size = sizeof(flow),
-		.kind = run->plan.replicates ? DFI_REPLICATE : DFI_SHUFFLE,
-		.replicate.method = run->plan.datagrams
-		    ? DFI_REPLICATION_MULTICAST
-		    : 0,
+		.kind = plan->cell.kind,
+		.replicate.method = plan->cell.method,
 		.schema = &schema,
-		.n_sources = run->plan.n_sources,
-		.n_targets = run->plan.n_targets,
-		.goal = run->plan.goal,
-		.routing = run->plan.routing,
-		.replicate.ordered = run->plan.ordered,
-		.key = run->plan.keyed ? "target" : NULL,
-		.segment_size = run->plan.segment_size,
-		.segment_count = run->plan.segment_count,
+		.n_sources = plan->n_sources,
+		.n_targets = plan->n_targets,
+		.goal = plan->goal,
+		.routing = plan->routing,
+		.replicate.ordered = plan->ordered,
+		.segment_size = plan->segment_size,
+		.segment_count = plan->segment_count,
 		.open.membership = DFI_MEMBERS_OPEN,
-		.open.on_loss = run->plan.on_loss,
-		.open.partitions = run->plan.keyed ? OPEN_PARTITIONS : 0,
-		.open.hold_bytes = run->plan.hold_bytes,
-		.open.evict_after_ms = run->plan.evict_after_ms,
-		.open.min_sources = run->plan.min_sources,
-		.open.min_targets = run->plan.min_targets,
+		.open.on_loss = plan->on_loss,
+		.open.evict_after_ms = plan->evict_after_ms,
+		.open.min_sources = plan->min_sources,
+		.open.min_targets = plan->min_targets,
+		.open.input_position = plan->replays ? "position" : NULL,
+		.open.return_timeout_ms = plan->return_timeout_ms,
+		.open.spill_dir = plan->spills ? run->state : NULL,
 	};
 	struct dfi_attr attr = DFI_ATTR_INIT;
 
-	fields[5].offset = (uint32_t)sizeof(struct open_tuple);
-	fields[5].size = run->plan.tuple_size - fields[5].offset;
-	schema.tuple_size = run->plan.tuple_size;
-	if (run->plan.replays)
-		describe_replay(&schema, fields, &flow);
-	if (run->plan.spills)
-		flow.open.spill_dir = run->state;
-	if (!fields[5].size)
-		schema.n_fields--;
+	_Static_assert(sizeof(struct open_tuple) == 24 &&
+		sizeof(struct replay_tuple) == 24 &&
+		sizeof(struct combine_tuple) == 24,
+	    "the rest of all tuples is behind the same bytes");
+	fields[n] = (struct dfi_field){ .name = "rest",
+		.type = DFI_BYTES,
+		.offset = bytes,
+		.size = plan->tuple_size - bytes };
+	if (plan->keyed)
+		describe_keys(plan, &flow);
+	if (plan->combines)
+		describe_combine(plan, &flow);
 	attr.registry = run->address;
 	if (dfi_open(&attr, &run->dfi) == 0 &&
 	    dfi_flow_create(run->dfi, OPEN_FLOW, &flow) == 0)
 		return;
-	fprintf(stderr, "open_chaos: %s\n", dfi_errmsg());
+	fprintf(stderr, "open_chaos: seed %" PRIu64 ": %s\n", plan->seed,
+	    dfi_errmsg());
 	exit(EXIT_FAILURE);
 }
 
 /* ---- What happens to processes ------------------------------------------ */
+
+static bool is_there(const struct stay_board *at)
+{
+	return atomic_load(&at->state) != STAY_NONE &&
+	    atomic_load(&at->state) < STAY_CLOSED;
+}
+
+static void count_stop(struct run *run, uint32_t process)
+{
+	struct stay_board *at;
+	uint32_t id;
+
+	for (id = 0; id < open_stay_id(run->plan.n_actors, 0); id++) {
+		at = &run->board->stays[id];
+		if (run->plan.process_of[id / OPEN_STAYS] == process &&
+		    is_there(at))
+			atomic_fetch_add(&at->n_stops, 1);
+	}
+}
 
 /* The stays of a process that may be lost for others from now on. */
 static void note_gone(struct run *run, uint32_t process, bool excused)
@@ -178,8 +256,7 @@ static void note_gone(struct run *run, uint32_t process, bool excused)
 		     i++) {
 			at = &run->board->stays[open_stay_id(a, i)];
 			none = 0;
-			if (atomic_load(&at->state) == STAY_NONE ||
-			    atomic_load(&at->state) >= STAY_CLOSED)
+			if (!is_there(at))
 				continue;
 			atomic_compare_exchange_strong(
 			    &at->gone_ns, &none, now);
@@ -245,6 +322,7 @@ static void stop(struct run *run, const struct action *action)
 		note_gone(run, action->process, true);
 	}
 	kill(pid, SIGSTOP);
+	count_stop(run, action->process);
 }
 
 /* As soon as there is a registry. */
@@ -404,7 +482,9 @@ static void run_processes(struct run *run)
 	}
 	for (i = 0; i < run->plan.n_processes; i++)
 		if (run->pids[i]) {
-			violation(run, "nothing moves: process", (int)i);
+			printf("seed %" PRIu64 ": nothing moves: process %u\n",
+			    run->plan.seed, i);
+			run->verdict.n[OPEN_HANG]++;
 			runner_show_threads(run->pids[i]);
 			kill(run->pids[i], SIGKILL);
 			waitpid(run->pids[i], NULL, 0);
@@ -431,8 +511,6 @@ static void end_run(struct run *run)
 {
 	int status;
 
-	if (dfi_close(run->dfi) < 0)
-		violation(run, dfi_errmsg(), 0);
 	kill(run->registry, SIGTERM);
 	waitpid(run->registry, &status, 0);
 	remove_state(run);
@@ -440,28 +518,53 @@ static void end_run(struct run *run)
 	close(run->board_fd);
 }
 
+static void count_stay(struct open_total *total, const struct open_plan *plan,
+    const struct stay_board *at, uint32_t id)
+{
+	int role = !open_is_source(plan, id / OPEN_STAYS);
+
+	total->joined[role]++;
+	total->stopped[role] += atomic_load(&at->n_stops);
+	total->pushed += atomic_load(&at->pushed);
+	if (is_there(at))
+		total->killed[role]++;
+	else if (at->ret == -ESTALE || at->close_ret == -ESTALE)
+		total->evicted[role]++;
+	else if (at->close_ret == -ECANCELED &&
+	    ((plan->replays && !role) ||
+		open_stay_plan(
+		    plan, options.volume, id / OPEN_STAYS, id % OPEN_STAYS)
+			.act == OPEN_ABORT))
+		total->aborted[role]++;
+	else if (at->ret < 0 || at->close_ret < 0)
+		total->failed[role]++;
+	else
+		total->left[role]++;
+}
+
 static void count(const struct run *run)
 {
-	const struct stay_board *at;
+	struct open_total *total = open_total_of(run->plan.cell.name);
 	uint32_t id;
+	int i;
 
-	for (id = 0; id < OPEN_ALL_STAYS; id++) {
-		at = &run->board->stays[id];
-		totals.stays += atomic_load(&at->state) != STAY_NONE;
-		totals.lost += atomic_load(&at->state) != STAY_NONE &&
-		    atomic_load(&at->state) < STAY_CLOSED;
-		totals.pushed += atomic_load(&at->pushed);
-		totals.received += atomic_load(&at->received);
-		totals.dropped += at->dropped;
-	}
+	total->runs++;
+	total->latency += run->plan.goal == DFI_LATENCY;
+	for (id = 0; id < OPEN_ALL_STAYS; id++)
+		if (atomic_load(&run->board->stays[id].opened_ns))
+			count_stay(
+			    total, &run->plan, &run->board->stays[id], id);
+	for (i = 0; i < OPEN_HARMS; i++)
+		total->verdict.n[i] += run->verdict.n[i];
 }
 
 static unsigned run_once(uint64_t seed)
 {
-	struct run run = { .violations = 0 };
+	struct run run = { .n_actions = 0 };
+	unsigned violations;
 	uint32_t i;
 
-	open_make_plan(&run.plan, seed);
+	open_make_plan(&run.plan, seed, options.cell);
 	if (options.verbose)
 		open_print_plan(&run.plan);
 	fflush(stdout);
@@ -479,15 +582,18 @@ static unsigned run_once(uint64_t seed)
 		start_process(&run, i);
 	plan_actions(&run);
 	run_processes(&run);
-	run.violations += open_judge(&run.plan, run.board, options.volume);
-	count(&run);
-	if (run.violations && !options.verbose)
+	open_judge(&run.plan, run.board, options.volume, &run.verdict);
+	if (dfi_close(run.dfi) < 0)
+		violation(&run, dfi_errmsg(), 0);
+	violations = open_violations(&run.verdict);
+	if (violations && !options.verbose)
 		open_print_plan(&run.plan);
-	if (run.violations || options.verbose)
+	if (violations || options.verbose)
 		open_print_board(&run.plan, run.board, options.volume);
 	fflush(stdout);
+	count(&run);
 	end_run(&run);
-	return run.violations;
+	return violations;
 }
 
 static uint32_t number(const char *text)
@@ -511,7 +617,7 @@ static void parse(int argc, char **argv)
 		{ "wait-limit", required_argument, NULL, 'p' },
 		{ "volume", required_argument, NULL, 'V' },
 		{ "verbose", no_argument, NULL, 'v' },
-		{ "replay", no_argument, NULL, 'R' },
+		{ "cell", required_argument, NULL, 'c' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int option;
@@ -530,8 +636,8 @@ static void parse(int argc, char **argv)
 			options.volume = number(optarg);
 		else if (option == 'v')
 			options.verbose = true;
-		else if (option == 'R')
-			options.replay = true;
+		else if (option == 'c')
+			options.cell = optarg;
 		else
 			exit(EXIT_FAILURE);
 	}
@@ -540,14 +646,20 @@ static void parse(int argc, char **argv)
 		    argv[optind]);
 		exit(EXIT_FAILURE);
 	}
-	if (options.replay)
-		options.seed |= OPEN_WITH_REPLAY;
 	if (!options.seconds && !options.runs)
 		options.runs = 100;
 }
 
+static void end_soon(int signal)
+{
+	(void)signal;
+	ends = true;
+}
+
 int main(int argc, char **argv)
 {
+	const struct sigaction on_end = { .sa_handler = end_soon,
+		.sa_flags = SA_RESTART };
 	unsigned violations = 0;
 	uint32_t runs;
 	int64_t end;
@@ -559,24 +671,21 @@ int main(int argc, char **argv)
 		fprintf(stderr, "open_chaos: dfi-registry is not built\n");
 		return 77;
 	}
+	sigaction(SIGTERM, &on_end, NULL);
 	setenv("DFI_REGISTRY_GRACE", GRACE, 1);
 	/* What goes wrong is expected, and logged often. */
 	setenv("DFI_LOG", "error", 0);
 	end = options.seconds
 	    ? runner_now_ns() + INT64_C(1000000000) * options.seconds
 	    : INT64_MAX;
-	for (runs = 0;
-	     runner_now_ns() < end && (!options.runs || runs < options.runs);
+	for (runs = 0; !ends && runner_now_ns() < end &&
+	     (!options.runs || runs < options.runs);
 	     runs++) {
 		if (runs && runs % 100 == 0)
 			printf("%u runs, %u violations\n", runs, violations);
 		violations += run_once(options.seed + runs);
 	}
-	printf("stays: %lu, of which %lu were killed; tuples: %lu pushed, %lu "
-	       "received, %lu known to be dropped\n",
-	    (unsigned long)totals.stays, (unsigned long)totals.lost,
-	    (unsigned long)totals.pushed, (unsigned long)totals.received,
-	    (unsigned long)totals.dropped);
+	open_print_totals();
 	printf("seeds: %" PRIu64 " to %" PRIu64 "\n", options.seed,
 	    options.seed + runs - 1);
 	printf("runs: %u violations: %u\n", runs, violations);

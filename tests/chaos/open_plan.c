@@ -14,37 +14,23 @@
 /* Live processes give their signs of life in time on busy machines. */
 #define LEASE_MS 3000
 
-static void plan_flow(struct open_plan *plan, struct rng *rng)
+static void plan_cell(struct open_plan *plan)
 {
-	static const uint32_t sizes[] = { 24, 32, 40, 64, 200, 1000, 4096 };
-	static const uint32_t routings[] = { DFI_ROUTE_DIRECT,
-		DFI_ROUTE_ROUND_ROBIN, DFI_ROUTE_ANY };
+	const struct open_cell *cell = &plan->cell;
 
-	plan->n_sources = between(rng, 1, OPEN_SEATS);
-	plan->n_targets = between(rng, 1, OPEN_SEATS);
-	plan->tuple_size = sizes[below(rng, sizeof(sizes) / sizeof(sizes[0]))];
-	plan->goal = one_in(rng, 3) ? DFI_LATENCY : DFI_BANDWIDTH;
-	if (plan->goal == DFI_BANDWIDTH)
-		plan->segment_size = plan->tuple_size *
-		    between(rng, 1, one_in(rng, 2) ? 4 : 32);
-	plan->segment_count = 1u << between(rng, 1, 5);
-	plan->routing = routings[below(rng, 3)];
-	plan->on_loss = one_in(rng, 3) ? DFI_ON_LOSS_FAIL : DFI_ON_LOSS_DROP;
-	plan->min_sources = one_in(rng, 4) ? 1 : 0;
-}
-
-/* What came later has random numbers of its own, so that seeds stay. */
-static void plan_keys(struct open_plan *plan)
-{
-	struct rng rng = { .state = mix(plan->seed ^ 0x6b657973) };
-
-	plan->keyed = !plan->replicates && one_in(&rng, 3);
-	if (!plan->keyed)
-		return;
-	plan->routing = DFI_ROUTE_HASH;
-	if (one_in(&rng, 2))
-		plan->hold_bytes = (uint64_t)plan->tuple_size *
-		    between(&rng, 1, 200);
+	plan->routing = cell->routing;
+	plan->on_loss = cell->on_loss;
+	plan->replicates = cell->kind == DFI_REPLICATE;
+	plan->combines = cell->kind == DFI_COMBINE;
+	plan->ordered = cell->ordered;
+	plan->datagrams = cell->method == DFI_REPLICATION_MULTICAST;
+	plan->keyed = cell->kind == DFI_SHUFFLE &&
+	    (cell->routing == DFI_ROUTE_HASH ||
+		cell->routing == DFI_ROUTE_RADIX ||
+		cell->routing == DFI_ROUTE_RANGE);
+	plan->names_seats = cell->routing == DFI_ROUTE_DIRECT ||
+	    cell->routing == DFI_ROUTE_FUNCTION;
+	plan->replays = cell->on_loss == DFI_ON_LOSS_REPLAY;
 }
 
 /* Segments fit datagrams, and a ring has two: one tells where it begins. */
@@ -52,7 +38,6 @@ static void plan_datagrams(struct open_plan *plan)
 {
 	uint32_t most = DATAGRAM_BYTES / plan->tuple_size;
 
-	plan->datagrams = true;
 	if (!most) {
 		plan->tuple_size = DATAGRAM_BYTES;
 		most = 1;
@@ -62,41 +47,29 @@ static void plan_datagrams(struct open_plan *plan)
 		plan->segment_size = most * plan->tuple_size;
 }
 
-static void plan_kind(struct open_plan *plan)
+static void plan_flow(struct open_plan *plan, struct rng *rng)
 {
-	struct rng rng = { .state = mix(plan->seed ^ 0x7265706c) };
-	const char *kind = getenv("DFI_TEST_CHAOS_KIND");
+	static const uint32_t sizes[] = { 24, 32, 40, 64, 200, 1000, 4096 };
 
-	plan->replicates = one_in(&rng, 3);
-	if (kind && strcmp(kind, "multicast") == 0) {
-		plan->replicates = true;
+	plan->n_sources = between(rng, 1, OPEN_SEATS);
+	plan->n_targets = between(rng, 1, OPEN_SEATS);
+	plan->tuple_size = sizes[below(rng, sizeof(sizes) / sizeof(sizes[0]))];
+	plan->goal = one_in(rng, 3) ? DFI_LATENCY : DFI_BANDWIDTH;
+	if (plan->goal == DFI_BANDWIDTH)
+		plan->segment_size = plan->tuple_size *
+		    between(rng, 1, one_in(rng, 2) ? 4 : 32);
+	plan->segment_count = 1u << between(rng, 1, 5);
+	plan->min_sources = one_in(rng, 4) ? 1 : 0;
+	if (plan->datagrams)
 		plan_datagrams(plan);
-	}
-	if (plan->replicates)
-		plan->routing = 0;
-	plan_keys(plan);
-	if (plan->on_loss == DFI_ON_LOSS_DROP &&
-	    plan->routing != DFI_ROUTE_ANY && one_in(&rng, 2))
-		plan->evict_after_ms = between(&rng, 10, 300);
-}
-
-/* DFI_TEST_CHAOS_KIND "ordered": only such flows. */
-static void plan_order(struct open_plan *plan)
-{
-	struct rng rng = { .state = mix(plan->seed ^ 0x6f726465) };
-	const char *kind = getenv("DFI_TEST_CHAOS_KIND");
-
-	if (plan->replays || plan->datagrams)
-		return;
-	if (kind && !strcmp(kind, "ordered")) {
-		plan->replicates = plan->ordered = true;
-		plan->keyed = false;
-		plan->routing = 0;
-		plan->hold_bytes = 0;
-		plan->on_loss = DFI_ON_LOSS_DROP;
-	} else if (plan->replicates && plan->on_loss == DFI_ON_LOSS_DROP) {
-		plan->ordered = one_in(&rng, 2);
-	}
+	if (plan->keyed && one_in(rng, 2))
+		plan->hold_bytes = (uint64_t)plan->tuple_size *
+		    between(rng, 1, 200);
+	/* With replay who is evicted comes back: not all the time. */
+	if (plan->on_loss != DFI_ON_LOSS_FAIL &&
+	    plan->routing != DFI_ROUTE_ANY && one_in(rng, 2))
+		plan->evict_after_ms = plan->replays ? between(rng, 200, 600)
+						     : between(rng, 10, 300);
 }
 
 static void plan_actors(struct open_plan *plan, struct rng *rng)
@@ -135,7 +108,8 @@ static void plan_faults(struct open_plan *plan, struct rng *rng)
 		fault->kind = one_in(rng, 2) ? OPEN_STOP : OPEN_KILL;
 		fault->process = below(rng, plan->n_processes);
 		fault->at_ms = between(rng, 5, 600);
-		fault->for_ms = between(rng, 1, 200);
+		fault->for_ms = between(rng, 1, 200) +
+		    plan->evict_after_ms * below(rng, 4);
 		if (plan->lease_ms && fault == plan->faults) {
 			fault->kind = OPEN_STOP;
 			fault->for_ms = LEASE_MS + 1500;
@@ -147,49 +121,83 @@ static void plan_faults(struct open_plan *plan, struct rng *rng)
 	}
 }
 
-/* A run with replay: the registry stays, and sources come until all is read. */
+/* The registry stays, and sources come until all is read. */
 static void plan_replay(struct open_plan *plan)
 {
 	struct rng rng = { .state = mix(plan->seed ^ 0x72706c79) };
 	struct open_fault *fault;
-	bool chosen = one_in(&rng, 4);
+	uint32_t a;
 
-	plan->replays = plan->seed & OPEN_WITH_REPLAY ||
-	    (!plan->replicates && chosen);
-	if (plan->datagrams)
-		plan->replays = false;
-	if (!plan->replays)
-		return;
-	if (plan->replicates)
-		plan->routing = DFI_ROUTE_ANY;
-	plan->replicates = false;
-	plan->on_loss = DFI_ON_LOSS_REPLAY;
-	plan->evict_after_ms = 0;
 	plan->n_input = between(&rng, 1, 3000);
 	/* Most are still at work when something happens. */
 	plan->pace_us = below(&rng, 5000);
 	plan->spills = one_in(&rng, 3);
-	if (plan->routing == DFI_ROUTE_DIRECT)
-		plan->routing = one_in(&rng, 2) ? DFI_ROUTE_ROUND_ROBIN
-						: DFI_ROUTE_ANY;
+	if (one_in(&rng, 3))
+		plan->return_timeout_ms = between(&rng, 1, 300);
 	for (fault = plan->faults; fault < plan->faults + plan->n_faults;
 	     fault++)
 		if (fault->kind == OPEN_RESTART || fault->kind == OPEN_FINISH)
 			fault->kind = OPEN_KILL;
+	/* What was sent to a seat waits for its next holder. */
+	if (!plan->names_seats)
+		return;
+	plan->n_targets = plan->n_actors - plan->n_source_actors;
+	for (a = plan->n_source_actors; a < plan->n_actors; a++)
+		plan->resident[a] = true;
 }
 
-void open_make_plan(struct open_plan *plan, uint64_t seed)
+/* All targets stay, in process 0. */
+static void plan_combine(struct open_plan *plan)
+{
+	struct rng rng = { .state = mix(plan->seed ^ 0x636f6d62) };
+	struct open_fault *fault;
+	uint32_t a;
+
+	plan->n_targets = plan->n_actors - plan->n_source_actors;
+	plan->min_targets = 0;
+	plan->n_processes = between(&rng, 2, OPEN_PROCESSES);
+	plan->per_window = between(&rng, 16, 300);
+	plan->combining = plan->goal == DFI_LATENCY
+	    ? DFI_COMBINING_OFF
+	    : between(&rng, DFI_COMBINING_OFF, DFI_COMBINING_ALWAYS);
+	for (a = 0; a < plan->n_actors; a++) {
+		plan->process_of[a] = open_is_source(plan, a)
+		    ? between(&rng, 1, plan->n_processes - 1)
+		    : 0;
+		plan->resident[a] = false;
+		if (!open_is_source(plan, a))
+			plan->n_stays[a] = 1;
+	}
+	for (fault = plan->faults; fault < plan->faults + plan->n_faults;
+	     fault++)
+		if (fault->kind == OPEN_KILL ||
+		    (plan->lease_ms && fault->for_ms >= plan->lease_ms / 2))
+			fault->process = between(
+			    &rng, 1, plan->n_processes - 1);
+}
+
+void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only)
 {
 	struct rng rng = { .state = mix(seed ^ 0x6f70656e) };
 
 	memset(plan, 0, sizeof(*plan));
 	plan->seed = seed;
+	plan->cell = open_choose_cell(seed, only);
+	plan_cell(plan);
 	plan_flow(plan, &rng);
-	plan_kind(plan);
 	plan_actors(plan, &rng);
 	plan_faults(plan, &rng);
-	plan_replay(plan);
-	plan_order(plan);
+	if (plan->replays)
+		plan_replay(plan);
+	if (plan->combines)
+		plan_combine(plan);
+}
+
+uint32_t open_partition_of(const struct open_plan *plan, uint32_t group)
+{
+	return plan->routing == DFI_ROUTE_HASH
+	    ? dfi_hash64_partition(group, OPEN_PARTITIONS)
+	    : group / (OPEN_GROUPS / OPEN_PARTITIONS);
 }
 
 static void plan_source(const struct open_plan *plan, struct stay_plan *stay,
@@ -202,7 +210,7 @@ static void plan_source(const struct open_plan *plan, struct stay_plan *stay,
 	if (one_in(rng, 2))
 		stay->flush_every = between(rng, 1, 200);
 	stay->settles = plan->on_loss == DFI_ON_LOSS_DROP && one_in(rng, 2) &&
-	    !plan->replicates;
+	    !plan->replicates && !plan->combines;
 	if (one_in(rng, 3)) {
 		stay->act = one_in(rng, 3) ? OPEN_ABORT
 		    : one_in(rng, 3)       ? OPEN_EXIT
@@ -264,10 +272,16 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 		plan_source(plan, &stay, &rng, volume);
 	else if (number < plan->n_stays[actor])
 		plan_target(&stay, &rng);
-	if (plan->keyed)
+	if (plan->keyed || plan->combines)
 		plan_keyed_stay(&stay, is_source, rng.state);
+	if (plan->combines && !is_source) {
+		stay.act = OPEN_STAY;
+		stay.seat = actor - plan->n_source_actors;
+	}
 	if (plan->replays) {
 		stay.events = true;
+		if (plan->names_seats && !is_source)
+			stay.seat = actor - plan->n_source_actors;
 		/* Later ones read all. */
 		if (is_source && number >= plan->n_stays[actor])
 			stay.n_tuples = UINT32_MAX;
@@ -289,22 +303,17 @@ void open_print_plan(const struct open_plan *plan)
 	uint32_t a, i;
 
 	if (plan->replays)
-		printf("with replay of %u tuples of each source%s; ",
-		    plan->n_input, plan->spills ? ", spills" : "");
-	printf("seed %lu: %u source and %u target seats, %s, %s, %s; tuples of "
+		printf("%u tuples of each source%s, return timeout %u ms; ",
+		    plan->n_input, plan->spills ? ", spills" : "",
+		    plan->return_timeout_ms);
+	if (plan->combines)
+		printf("windows of %u, combining %u; ", plan->per_window,
+		    plan->combining);
+	printf("seed %lu: %s: %u source and %u target seats, %s; tuples of "
 	       "%u in segments of %u, %u; min %u and %u, evict after %u ms%s\n",
-	    (unsigned long)plan->seed, plan->n_sources, plan->n_targets,
+	    (unsigned long)plan->seed, plan->cell.name, plan->n_sources,
+	    plan->n_targets,
 	    plan->goal == DFI_LATENCY ? "latency" : "bandwidth",
-	    plan->ordered                           ? "to all in order"
-		: plan->datagrams                   ? "to all by datagrams"
-		: plan->replicates                  ? "to all"
-		: plan->keyed                       ? "by keys"
-		: plan->routing == DFI_ROUTE_DIRECT ? "direct"
-		: plan->routing == DFI_ROUTE_ANY    ? "any"
-						    : "round robin",
-	    plan->replays                           ? "replay"
-		: plan->on_loss == DFI_ON_LOSS_DROP ? "drop"
-						    : "fail",
 	    plan->tuple_size, plan->segment_size, plan->segment_count,
 	    plan->min_sources, plan->min_targets, plan->evict_after_ms,
 	    plan->lease_ms ? ", with leases" : "");

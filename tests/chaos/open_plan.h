@@ -15,6 +15,8 @@
 
 #include <dfi/dfi.h>
 
+#include "open_cells.h"
+
 #define OPEN_FLOW "open-chaos"
 #define OPEN_SEATS 4
 #define OPEN_ACTORS 8 /* sources first */
@@ -25,6 +27,9 @@
 #define OPEN_TUPLES 4096 /* of a stay, at most */
 #define OPEN_GROUPS 64   /* keys by which a flow may route */
 #define OPEN_PARTITIONS 16
+#define OPEN_RADIX_BITS 6  /* of a group */
+#define OPEN_PARTS 4       /* groups of a stay in a combiner flow */
+#define OPEN_RESULTS 65536 /* of a combiner flow, at most */
 
 enum open_style {
 	OPEN_SINGLE,
@@ -70,6 +75,7 @@ struct open_fault {
 
 struct open_plan {
 	uint64_t seed;
+	struct open_cell cell;
 	uint32_t n_sources, n_targets; /* seats */
 	uint32_t n_source_actors, n_actors, n_processes;
 	uint32_t process_of[OPEN_ACTORS];
@@ -79,10 +85,15 @@ struct open_plan {
 	bool ordered;                  /* all targets deliver one order */
 	bool datagrams;                /* to all targets at once */
 	bool keyed;                    /* by groups */
+	bool names_seats;              /* in pushes, or by a function */
+	bool combines;                 /* open_combine.c */
+	uint32_t per_window;           /* then: tuples of a source */
+	uint32_t combining;            /* enum dfi_source_combining */
 	bool replays;                  /* open_replay.c */
 	uint32_t n_input;              /* then: tuples of a source's seat */
 	uint32_t pace_us;              /* a pause of a source */
 	bool spills;                   /* spill_dir */
+	uint32_t return_timeout_ms;
 	uint64_t hold_bytes;
 	uint32_t goal, routing, on_loss, min_sources, min_targets;
 	uint32_t evict_after_ms;
@@ -92,14 +103,11 @@ struct open_plan {
 	struct open_fault faults[OPEN_FAULTS];
 };
 
-/* In a seed: its run is one with replay. */
-#define OPEN_WITH_REPLAY (UINT64_C(1) << 63)
+/* Of a cell whose name contains only. */
+void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only);
 
-/*
- * With DFI_TEST_CHAOS_KIND=multicast each flow replicates by datagrams, which a
- * network must carry.
- */
-void open_make_plan(struct open_plan *plan, uint64_t seed);
+/* The partition of a group, with routing by keys. */
+uint32_t open_partition_of(const struct open_plan *plan, uint32_t group);
 
 /*
  * Of a resident target also beyond n_stays. volume: percent of the usual number
@@ -157,6 +165,28 @@ struct replay_board {
 	_Atomic bool whole[OPEN_SEATS];
 };
 
+/* In a combiner flow; the group is PARTS * stay + n % PARTS. */
+struct combine_tuple {
+	uint64_t group;
+	uint64_t value;
+	uint64_t n;
+};
+
+/* What a target was given. */
+struct combine_result {
+	uint64_t group, window, count, sum;
+	uint32_t flags;
+	uint32_t target; /* the id of its stay */
+};
+
+struct combine_board {
+	struct combine_result results[OPEN_RESULTS];
+	_Atomic uint32_t n_results;
+	_Atomic uint64_t newest;        /* that a source has begun */
+	_Atomic bool failed;            /* a target has */
+	uint64_t first[OPEN_ALL_STAYS]; /* window of a source; 0: none */
+};
+
 void open_make_tuple(
     const struct open_plan *plan, const struct open_tuple *head, void *tuple);
 /* Whether open_make_tuple() made it. */
@@ -180,6 +210,8 @@ struct stay_board {
 	bool ended;           /* a target that has come to the end */
 	_Atomic bool excused; /* its process was stopped beyond its lease */
 	bool wrong;           /* text says what it saw */
+	uint32_t harm;        /* then: enum open_harm */
+	_Atomic uint32_t n_stops;
 	uint32_t n_events, n_repeats;
 	_Atomic uint32_t attempted, pushed; /* tuples of a source */
 	_Atomic uint32_t received;          /* of a source, by all targets */
@@ -210,20 +242,28 @@ struct open_board {
 	_Atomic uint64_t position[OPEN_ALL_STAYS][OPEN_TUPLES];
 	/* How a target saw a source leave: enum dfi_event_type. */
 	uint8_t fate[OPEN_ALL_STAYS][OPEN_ALL_STAYS];
+	/* The last tuple of a source that a target got (n + 1). */
+	uint32_t last_of[OPEN_ALL_STAYS][OPEN_ALL_STAYS];
 	struct replay_board replay;
+	struct combine_board combine;
 };
 
 /* The main() of a process: open_chaos worker BOARD_FD SEED VOLUME ... */
 int open_worker(int argc, char **argv);
 
-/* With replay: before the processes start; and print each violation. */
-void open_replay_init(struct open_board *board);
-unsigned open_replay_judge(
-    const struct open_plan *plan, const struct open_board *board);
+/* A stay that has ended, and harmed nobody. */
+bool open_is_whole(
+    const struct open_plan *plan, const struct open_board *board, uint32_t id);
 
-/* Print each violation; returns their number. */
-unsigned open_judge(const struct open_plan *plan,
-    const struct open_board *board, uint32_t volume);
+/* Judges print each violation, and add it to the verdict. */
+void open_judge(const struct open_plan *plan, const struct open_board *board,
+    uint32_t volume, struct open_verdict *verdict);
+void open_combine_judge(const struct open_plan *plan,
+    const struct open_board *board, struct open_verdict *verdict);
+/* With replay: before the processes start. */
+void open_replay_init(struct open_board *board);
+void open_replay_judge(const struct open_plan *plan,
+    const struct open_board *board, struct open_verdict *verdict);
 void open_print_board(const struct open_plan *plan,
     const struct open_board *board, uint32_t volume);
 

@@ -28,6 +28,15 @@ static uint64_t replay_key(
 	return mix(plan->seed ^ mix(position ^ mix(seat + 1)));
 }
 
+/* By which it is routed. */
+static uint32_t replay_group(
+    const struct open_plan *plan, uint32_t seat, uint64_t position)
+{
+	uint32_t n = plan->names_seats ? plan->n_targets : OPEN_GROUPS;
+
+	return (uint32_t)(position * 7 + seat) % n;
+}
+
 static void make_replay_tuple(
     const struct open_plan *plan, uint32_t seat, uint64_t position, void *tuple)
 {
@@ -35,7 +44,7 @@ static void make_replay_tuple(
 		.key = replay_key(plan, seat, position),
 		.position = position,
 		.seat = seat,
-		.group = (uint32_t)(position * 7 + seat) % OPEN_GROUPS,
+		.group = replay_group(plan, seat, position),
 	};
 	unsigned char *bytes = tuple;
 	uint32_t i;
@@ -86,16 +95,67 @@ static int resume(struct actor *actor, uint64_t *position)
 	return ret;
 }
 
-static int push(struct actor *actor)
+/* In a seat that nobody holds, until somebody does. */
+static int push_again(
+    struct actor *actor, const struct open_plan *plan, uint64_t position)
+{
+	uint32_t seat = replay_group(plan, actor->at->seat, position);
+
+	return plan->routing == DFI_ROUTE_DIRECT
+	    ? dfi_source_push_to(actor->source, seat, actor->tuples)
+	    : dfi_source_push(actor->source, actor->tuples);
+}
+
+static int push(
+    struct actor *actor, const struct open_plan *plan, uint64_t position)
 {
 	int ret;
 
+	make_replay_tuple(plan, actor->at->seat, position, actor->tuples);
 	do {
-		ret = dfi_source_push(actor->source, actor->tuples);
+		ret = push_again(actor, plan, position);
+		if (ret == -EAGAIN)
+			open_wait_for(dfi_source_fd(actor->source));
+		else if (ret == -ENXIO)
+			open_sleep_us(1000);
+	} while (ret == -EAGAIN || (ret == -ENXIO && plan->names_seats));
+	return ret;
+}
+
+/* More in one call: how many, or an error. */
+static int push_batch(struct actor *actor, const struct open_plan *plan,
+    uint64_t position, uint32_t n)
+{
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < n; i++)
+		make_replay_tuple(plan, actor->at->seat, position + i,
+		    actor->tuples + (size_t)i * plan->tuple_size);
+	do {
+		ret = dfi_source_push_batch(actor->source, actor->tuples, n);
 		if (ret == -EAGAIN)
 			open_wait_for(dfi_source_fd(actor->source));
 	} while (ret == -EAGAIN);
 	return ret;
+}
+
+/* What comes next, up to the next mark: how many, or an error. */
+static int push_some(
+    struct actor *actor, const struct open_plan *plan, uint64_t position)
+{
+	uint64_t most = MARK_EVERY - (position - 1) % MARK_EVERY;
+	int ret;
+
+	if (actor->what.style != OPEN_BATCH || plan->names_seats) {
+		ret = push(actor, plan, position);
+		return ret < 0 ? ret : 1;
+	}
+	if (most > plan->n_input + 1 - position)
+		most = plan->n_input + 1 - position;
+	if (most > MAX_RUN)
+		most = MAX_RUN;
+	return push_batch(actor, plan, position, (uint32_t)most);
 }
 
 static int mark(struct actor *actor, uint64_t value)
@@ -113,23 +173,24 @@ static int mark(struct actor *actor, uint64_t value)
 int open_replay_push(
     struct actor *actor, const struct open_plan *plan, bool *whole)
 {
-	uint32_t seat = actor->at->seat;
-	uint64_t position = 0;
+	uint64_t position = 0, before;
 	int ret = resume(actor, &position);
 
 	while (!ret && position < plan->n_input) {
 		open_acts(actor);
 		if (actor->n_moved >= actor->what.n_tuples)
 			return 0;
-		make_replay_tuple(plan, seat, ++position, actor->tuples);
-		ret = push(actor);
-		if (!ret && position % MARK_EVERY == 0)
-			ret = mark(actor, position);
+		ret = push_some(actor, plan, position + 1);
 		if (ret < 0)
 			return ret;
-		atomic_fetch_add(&actor->at->pushed, 1);
-		open_count_moved(actor, 1);
-		if (position % PACE_EVERY == 0)
+		before = position;
+		position += (uint32_t)ret;
+		atomic_fetch_add(&actor->at->pushed, (uint32_t)ret);
+		open_count_moved(actor, (uint32_t)ret);
+		ret = position % MARK_EVERY == 0 ? mark(actor, position) : 0;
+		if (ret < 0)
+			return ret;
+		if (position / PACE_EVERY != before / PACE_EVERY)
 			open_sleep_us(plan->pace_us);
 	}
 	*whole = !ret;
@@ -143,7 +204,6 @@ struct replay_target {
 	bool held[OPEN_PARTITIONS];
 	/* Without keys: effects that are not stored. */
 	bool pending[OPEN_SEATS][OPEN_TUPLES];
-	uint64_t watermark;
 };
 
 /* What its last holder has not made current has not happened. */
@@ -217,6 +277,39 @@ static int gain(struct actor *actor, struct open_board *board,
 	    actor->target, p, state.positions, actor->n_sources);
 }
 
+/* Holders of a source's seat take turns; one that was lost may be given up. */
+static void note_holder(struct actor *actor, const struct open_plan *plan,
+    const struct open_board *board, const struct dfi_event *event)
+{
+	struct holder *of = &actor->of[event->seat % OPEN_SEATS];
+
+	switch (event->type) {
+	case DFI_JOINED:
+		if (of->incarnation)
+			open_note_wrong(actor, "a seat has two holders");
+		of->incarnation = event->incarnation;
+		of->lost = false;
+		return;
+	case DFI_ENDED:
+	case DFI_LOST:
+	case DFI_EVICTED:
+		if (of->incarnation != event->incarnation)
+			open_note_wrong(actor, "a holder's end out of order");
+		of->incarnation = 0;
+		of->lost = event->type != DFI_ENDED;
+		return;
+	case DFI_GIVEN_UP:
+		if (!of->lost ||
+		    (!plan->return_timeout_ms &&
+			!atomic_load(&board->finished)))
+			open_note_wrong(actor, "a seat is given up");
+		of->lost = false;
+		return;
+	default:
+		return;
+	}
+}
+
 static int take_event(
     struct actor *actor, const struct open_plan *plan, struct open_board *board)
 {
@@ -228,10 +321,12 @@ static int take_event(
 	actor->at->n_events++;
 	if (event.type == DFI_GAINED)
 		return gain(actor, board, &event);
-	if (event.type == DFI_MARK && event.value <= actor->replay->watermark)
+	if (event.type == DFI_MARK && event.value <= actor->watermark)
 		open_note_wrong(actor, "the watermark falls");
 	if (event.type == DFI_MARK)
-		actor->replay->watermark = event.value;
+		actor->watermark = event.value;
+	else
+		note_holder(actor, plan, board, &event);
 	if (event.type == DFI_LEAVING || event.type == DFI_ACK_DUE)
 		ret = commit(actor, plan, board);
 	if (ret < 0 || event.type != DFI_LEAVING)
@@ -253,12 +348,16 @@ static void take(struct actor *actor, const struct open_plan *plan,
 		open_note_wrong(actor, "a tuple that nobody made");
 		return;
 	}
+	if (plan->names_seats && head.group != actor->at->seat) {
+		open_note_wrong(actor, "a tuple for another target");
+		return;
+	}
 	if (!plan->keyed) {
 		own->pending[seat][head.position] = true;
 		return;
 	}
 	if (dfi_target_partition(actor->target, tuple, &p) < 0 ||
-	    !own->held[p]) {
+	    p != open_partition_of(plan, head.group) || !own->held[p]) {
 		open_note_wrong(actor, "a tuple of a partition of others");
 		return;
 	}
@@ -339,8 +438,8 @@ void open_replay_init(struct open_board *board)
 	pthread_mutex_init(&board->replay.lock, &attr);
 }
 
-static unsigned judge_once(
-    const struct open_plan *plan, const struct open_board *board, uint32_t seat)
+static void judge_once(const struct open_plan *plan,
+    const struct open_board *board, uint32_t seat, struct open_verdict *verdict)
 {
 	uint64_t n = 0, sum = 0, expected = 0;
 	uint32_t i, p;
@@ -352,16 +451,18 @@ static unsigned judge_once(
 	for (i = 1; i <= plan->n_input; i++)
 		expected += replay_key(plan, seat, i);
 	if (n == plan->n_input && sum == expected)
-		return 0;
+		return;
 	printf("seed %" PRIu64 ": source %u: %" PRIu64
 	       " effects of %u tuples%s\n",
 	    plan->seed, seat, n, plan->n_input,
 	    n == plan->n_input ? ", and not of these" : "");
-	return 1;
+	verdict->n[n < plan->n_input ? OPEN_LOST
+		: n > plan->n_input  ? OPEN_DOUBLED
+				     : OPEN_HARMED]++;
 }
 
-static unsigned judge_at_least_once(
-    const struct open_plan *plan, const struct open_board *board, uint32_t seat)
+static void judge_at_least_once(const struct open_plan *plan,
+    const struct open_board *board, uint32_t seat, struct open_verdict *verdict)
 {
 	uint32_t i, lost = 0, first = 0;
 
@@ -371,16 +472,15 @@ static unsigned judge_at_least_once(
 		first = lost++ ? first : i;
 	}
 	if (!lost)
-		return 0;
+		return;
 	printf("seed %" PRIu64 ": source %u: %u tuples are lost, from %u on\n",
 	    plan->seed, seat, lost, first);
-	return 1;
+	verdict->n[OPEN_LOST]++;
 }
 
-unsigned open_replay_judge(
-    const struct open_plan *plan, const struct open_board *board)
+void open_replay_judge(const struct open_plan *plan,
+    const struct open_board *board, struct open_verdict *verdict)
 {
-	unsigned violations = 0;
 	uint32_t s;
 
 	for (s = 0; s < plan->n_sources; s++) {
@@ -388,11 +488,11 @@ unsigned open_replay_judge(
 			printf("seed %" PRIu64 ": source %u: its input was "
 			       "not read to the end\n",
 			    plan->seed, s);
-			violations++;
-			continue;
+			verdict->n[OPEN_HARMED]++;
+		} else if (plan->keyed) {
+			judge_once(plan, board, s, verdict);
+		} else {
+			judge_at_least_once(plan, board, s, verdict);
 		}
-		violations += plan->keyed ? judge_once(plan, board, s)
-					  : judge_at_least_once(plan, board, s);
 	}
-	return violations;
 }

@@ -12,7 +12,7 @@ struct judge {
 	const struct open_plan *plan;
 	const struct open_board *board;
 	uint32_t volume;
-	unsigned violations;
+	struct open_verdict *verdict;
 };
 
 static const char *const states[] = { "none", "opening", "open", "settling",
@@ -49,14 +49,20 @@ static uint32_t n_stays(const struct judge *judge)
 	return open_stay_id(judge->plan->n_actors, 0);
 }
 
-static void blame(struct judge *judge, uint32_t id, const char *what)
+static void blame_for(
+    struct judge *judge, uint32_t id, enum open_harm harm, const char *what)
 {
 	const struct stay_board *at = stay(judge, id);
 
-	judge->violations++;
+	judge->verdict->n[harm]++;
 	printf("seed %" PRIu64 ": %s, stay %u: %s (%d, close %d, \"%s\")\n",
 	    judge->plan->seed, is_source(judge, id) ? "source" : "target", id,
 	    what, at->ret, at->close_ret, at->text);
+}
+
+static void blame(struct judge *judge, uint32_t id, const char *what)
+{
+	blame_for(judge, id, OPEN_HARMED, what);
 }
 
 static bool survived(const struct judge *judge, uint32_t id)
@@ -69,13 +75,19 @@ static bool is_excused(const struct judge *judge, uint32_t id)
 	return atomic_load(&stay(judge, id)->excused);
 }
 
-/* It ended as an endpoint that harms nobody. */
+bool open_is_whole(
+    const struct open_plan *plan, const struct open_board *board, uint32_t id)
+{
+	const struct stay_board *at = &board->stays[id];
+
+	return atomic_load(&at->state) == STAY_CLOSED &&
+	    !atomic_load(&at->excused) && !at->ret && !at->close_ret &&
+	    (open_is_source(plan, actor_of(id)) || at->ended);
+}
+
 static bool is_whole(const struct judge *judge, uint32_t id)
 {
-	const struct stay_board *at = stay(judge, id);
-
-	return survived(judge, id) && !is_excused(judge, id) && !at->ret &&
-	    !at->close_ret && (is_source(judge, id) || at->ended);
+	return open_is_whole(judge->plan, judge->board, id);
 }
 
 /*
@@ -118,11 +130,30 @@ static bool may_put_out(const struct judge *judge, uint32_t id)
 				    : has_cause(judge, id);
 }
 
-/* A target whose ring is full, or anybody while partitions move. */
+/*
+ * A target whose ring is full, or anybody while partitions move; or a source
+ * that holds up a window.
+ */
 static bool may_be_evicted(const struct judge *judge, uint32_t id)
 {
+	if (judge->plan->combines && !is_source(judge, id))
+		return false;
 	return judge->plan->evict_after_ms &&
-	    (!is_source(judge, id) || judge->plan->routing == DFI_ROUTE_HASH);
+	    (!is_source(judge, id) || judge->plan->keyed ||
+		judge->plan->combines);
+}
+
+/* Of a combiner flow, whose targets have all to be there. */
+static bool lacks_target(const struct judge *judge, uint32_t id)
+{
+	uint32_t t;
+
+	for (t = first_target(judge); t < n_stays(judge); t++)
+		if (has_been(judge, t) && !is_whole(judge, t) &&
+		    atomic_load(&stay(judge, t)->gone_ns) &&
+		    stay(judge, t)->ret < 0)
+			return judge->plan->combines && is_source(judge, id);
+	return false;
 }
 
 /* An error that the rules of the flow want. */
@@ -144,9 +175,18 @@ static bool is_allowed(const struct judge *judge, uint32_t id, int ret)
 		return true;
 	if (judge->plan->on_loss != DFI_ON_LOSS_FAIL)
 		return false;
-	return (ret == -ECONNRESET ||
-		   (ret == -ECANCELED && !is_source(judge, id))) &&
-	    has_cause(judge, id);
+	return ((ret == -ECONNRESET || ret == -ECANCELED) &&
+		   lacks_target(judge, id)) ||
+	    ((ret == -ECONNRESET ||
+		 (ret == -ECANCELED && !is_source(judge, id))) &&
+		has_cause(judge, id));
+}
+
+/* Its store refused it before it had heard of its eviction. */
+static bool was_fenced(const struct judge *judge, uint32_t id)
+{
+	return judge->plan->replays && !is_source(judge, id) &&
+	    stay(judge, id)->ret == -ESTALE && !stay(judge, id)->close_ret;
 }
 
 static void judge_end(struct judge *judge, uint32_t id)
@@ -155,7 +195,8 @@ static void judge_end(struct judge *judge, uint32_t id)
 
 	if (at->ret && !is_allowed(judge, id, at->ret))
 		blame(judge, id, "has an error without a cause");
-	else if (at->ret && at->close_ret != at->ret && !is_excused(judge, id))
+	else if (at->ret && at->close_ret != at->ret &&
+	    !is_excused(judge, id) && !was_fenced(judge, id))
 		blame(judge, id, "its close tells another error");
 	if (is_source(judge, id) && !at->ret && !judge->plan->replays &&
 	    atomic_load(&at->pushed) !=
@@ -189,7 +230,7 @@ static bool may_lose(const struct judge *judge, uint32_t source, uint32_t n)
 
 	for (t = first_target(judge); t < n_stays(judge); t++)
 		if (loses(judge, source, t) &&
-		    (judge->plan->routing != DFI_ROUTE_DIRECT ||
+		    (!judge->plan->names_seats ||
 			stay(judge, t)->seat == DFI_ANY_SEAT ||
 			stay(judge, t)->seat == seat))
 			return true;
@@ -239,7 +280,7 @@ static void judge_losses(struct judge *judge, uint32_t id)
 		if (!missing++ && !may_lose(judge, id, n)) {
 			snprintf(text, sizeof(text),
 			    "tuple %u is missing, and its target is whole", n);
-			blame(judge, id, text);
+			blame_for(judge, id, OPEN_LOST, text);
 		}
 	}
 	if (!at->settled)
@@ -247,7 +288,7 @@ static void judge_losses(struct judge *judge, uint32_t id)
 	snprintf(text, sizeof(text), "%u tuples are missing, dropped says %lu",
 	    missing, (unsigned long)at->dropped);
 	if (missing > at->dropped)
-		blame(judge, id, text);
+		blame_for(judge, id, OPEN_LOST, text);
 	if (at->dropped > missing + most_unknown(judge, id))
 		blame(judge, id, text);
 }
@@ -273,7 +314,7 @@ static void judge_gaps(struct judge *judge, uint32_t source, uint32_t target)
 			continue;
 		snprintf(text, sizeof(text), "tuple %u of stay %u is skipped",
 		    n, source);
-		blame(judge, target, text);
+		blame_for(judge, target, OPEN_LOST, text);
 		return;
 	}
 }
@@ -308,38 +349,97 @@ static void judge_fate(struct judge *judge, uint32_t target, uint32_t source)
 	blame(judge, target, text);
 }
 
-unsigned open_judge(const struct open_plan *plan,
-    const struct open_board *board, uint32_t volume)
+/* ---- Replicate flows ----------------------------------------------------- */
+
+/*
+ * Whether a target has all of a source that it was to have: it has seen the
+ * source leave, or was there to the end.
+ */
+static bool has_rest(
+    const struct judge *judge, uint32_t target, uint32_t source)
 {
-	struct judge judge = { plan, board, volume, 0 };
-	uint32_t id, other;
+	return stay(judge, target)->ret != -ESTALE &&
+	    !is_excused(judge, target) &&
+	    judge->board->last_of[target][source] != 0 &&
+	    (judge->board->fate[target][source] || is_whole(judge, target));
+}
+
+/*
+ * Who is there at a source's end has its last tuple; in an ordered flow all
+ * have the same last one of a source that was lost.
+ */
+static void judge_last(struct judge *judge, uint32_t source)
+{
+	uint32_t last = 0, t, own;
+	char text[100];
+
+	if (is_whole(judge, source))
+		last = atomic_load(&stay(judge, source)->pushed);
+	for (t = first_target(judge); t < n_stays(judge); t++) {
+		if (!has_been(judge, t) || !has_rest(judge, t, source))
+			continue;
+		own = judge->board->last_of[t][source];
+		if (!last && judge->plan->ordered &&
+		    judge->plan->on_loss == DFI_ON_LOSS_DROP)
+			last = own;
+		if (!last || own == last)
+			continue;
+		snprintf(text, sizeof(text),
+		    "of stay %u it has %u tuples, others %u", source, own,
+		    last);
+		blame_for(judge, t, OPEN_LOST, text);
+	}
+}
+
+/* ---- All ----------------------------------------------------------------- */
+
+static void judge_source(struct judge *judge, uint32_t id)
+{
+	if (judge->plan->replicates)
+		judge_last(judge, id);
+	else if (is_whole(judge, id) && !judge->plan->replays &&
+	    !judge->plan->combines)
+		judge_losses(judge, id);
+}
+
+static void judge_target(struct judge *judge, uint32_t id)
+{
+	uint32_t source;
+
+	for (source = 0; source < first_target(judge); source++) {
+		if (!has_been(judge, source))
+			continue;
+		if (judge->plan->names_seats && !judge->plan->replays)
+			judge_gaps(judge, source, id);
+		judge_fate(judge, id, source);
+	}
+}
+
+void open_judge(const struct open_plan *plan, const struct open_board *board,
+    uint32_t volume, struct open_verdict *verdict)
+{
+	struct judge judge = { plan, board, volume, verdict };
+	uint32_t id;
 
 	for (id = 0; id < n_stays(&judge); id++) {
+		if (!has_been(&judge, id))
+			continue;
 		if (stay(&judge, id)->wrong)
-			blame(&judge, id, "saw what can't be");
+			blame_for(&judge, id, stay(&judge, id)->harm,
+			    "saw what can't be");
 		if (atomic_load(&stay(&judge, id)->state) == STAY_REFUSED)
 			judge_refusal(&judge, id);
 		if (survived(&judge, id))
 			judge_end(&judge, id);
-		if (id < first_target(&judge)) {
-			if (is_whole(&judge, id) && !plan->replicates &&
-			    !plan->replays)
-				judge_losses(&judge, id);
-			continue;
-		}
-		for (other = 0;
-		     has_been(&judge, id) && other < first_target(&judge);
-		     other++) {
-			if (!has_been(&judge, other))
-				continue;
-			if (plan->routing == DFI_ROUTE_DIRECT)
-				judge_gaps(&judge, other, id);
-			judge_fate(&judge, id, other);
-		}
+		if (is_source(&judge, id))
+			judge_source(&judge, id);
+		else
+			judge_target(&judge, id);
 	}
 	if (plan->replays)
-		judge.violations += open_replay_judge(plan, board);
-	return judge.violations;
+		open_replay_judge(plan, board, verdict);
+	if (plan->combines)
+		open_combine_judge(plan, board, verdict);
 }
 
 static long ms(int64_t from, int64_t to)
@@ -354,7 +454,7 @@ void open_print_board(const struct open_plan *plan,
 		"cursor" };
 	static const char *const acts[] = { "stay", "leave", "abort", "exit",
 		"die", "give" };
-	struct judge judge = { plan, board, volume, 0 };
+	struct judge judge = { plan, board, volume, NULL };
 	const struct stay_board *at;
 	struct stay_plan what;
 	int64_t start = INT64_MAX;

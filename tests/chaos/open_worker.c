@@ -4,7 +4,7 @@
  * goes on with the stay that is next on the board, and writes there what comes
  * of it.
  *
- * open_chaos worker BOARD_FD SEED VOLUME PROCESS REGISTRY
+ * open_chaos worker BOARD_FD SEED VOLUME PROCESS REGISTRY CELL
  */
 #include <errno.h>
 #include <poll.h>
@@ -54,11 +54,18 @@ static void note_gone(struct actor *actor)
 	    &actor->at->gone_ns, &none, runner_now_ns());
 }
 
+void open_note(struct actor *actor, enum open_harm harm, const char *text)
+{
+	if (actor->at->wrong)
+		return;
+	snprintf(actor->at->text, sizeof(actor->at->text), "%s", text);
+	actor->at->harm = harm;
+	actor->at->wrong = true;
+}
+
 void open_note_wrong(struct actor *actor, const char *text)
 {
-	if (!actor->at->wrong)
-		snprintf(actor->at->text, sizeof(actor->at->text), "%s", text);
-	actor->at->wrong = true;
+	open_note(actor, OPEN_HARMED, text);
 }
 
 static int failed(struct actor *actor, int ret)
@@ -122,7 +129,20 @@ bool open_acts(struct actor *actor)
 
 static bool is_direct(void)
 {
-	return plan.routing == DFI_ROUTE_DIRECT && !plan.replicates;
+	return plan.routing == DFI_ROUTE_DIRECT;
+}
+
+/* For DFI_ROUTE_FUNCTION. */
+static uint32_t route(void *arg, const void *tuple, uint32_t n_targets)
+{
+	struct replay_tuple replay;
+	struct open_tuple head;
+
+	(void)arg;
+	(void)n_targets;
+	memcpy(&replay, tuple, sizeof(replay));
+	memcpy(&head, tuple, sizeof(head));
+	return plan.replays ? replay.group : head.target;
 }
 
 static uint32_t group_for(const struct actor *actor, uint32_t n)
@@ -145,7 +165,7 @@ static void make_tuples(
 	struct open_tuple head = {
 		.stay = actor->id,
 		.seat = actor->at->seat,
-		.target = is_direct() ? seat : DFI_ANY_SEAT,
+		.target = plan.names_seats ? seat : DFI_ANY_SEAT,
 	};
 
 	for (i = 0; i < count; i++) {
@@ -188,9 +208,9 @@ static int push_some(struct actor *actor)
 {
 	uint32_t n = atomic_load(&actor->at->pushed);
 	int pushed;
-	uint32_t seat = is_direct() ? seat_for(actor, n)
-	    : plan.replicates       ? DFI_ALL_TARGETS
-				    : 0;
+	uint32_t seat = plan.names_seats ? seat_for(actor, n)
+	    : plan.replicates            ? DFI_ALL_TARGETS
+					 : 0;
 	uint32_t most = actor->what.n_tuples - n;
 
 	if (most > MAX_RUN)
@@ -253,7 +273,7 @@ static int push_all(struct actor *actor)
 			open_wait_for(dfi_source_fd(actor->source));
 			continue;
 		}
-		if (ret == -ENXIO && is_direct()) {
+		if (ret == -ENXIO && plan.names_seats) {
 			/* Nobody is in this seat. */
 			actor->shift++;
 			actor->rest = 0;
@@ -311,6 +331,7 @@ static int open_source(struct actor *actor)
 {
 	struct dfi_source_attr attr = {
 		.size = sizeof(attr),
+		.route = plan.routing == DFI_ROUTE_FUNCTION ? route : NULL,
 		.flags = (actor->what.nonblock ? DFI_NONBLOCK : 0u) |
 		    (actor->what.events ? (unsigned)DFI_EVENTS : 0u),
 		.wait = actor->what.wait,
@@ -337,7 +358,7 @@ static const char *check_group(
 	bool all_end = !plan.evict_after_ms && !plan.lease_ms;
 
 	if (actor->what.events &&
-	    !actor->owns[dfi_hash64_partition(head->target, OPEN_PARTITIONS)])
+	    !actor->owns[open_partition_of(&plan, head->target)])
 		return "a tuple of a partition of others";
 	if (head->n < actor->next_of[head->stay][group])
 		return "a tuple of its group out of order";
@@ -367,6 +388,8 @@ static void take_partition(struct actor *actor, const struct dfi_event *event)
 		open_note_wrong(actor, dfi_errmsg());
 }
 
+static const char skipped[] = "a tuple is skipped";
+
 /* seat: of the source, or DFI_ANY_SEAT if it isn't known. */
 static const char *check_tuple(struct actor *actor, const void *tuple,
     uint32_t seat, struct open_tuple *head)
@@ -380,7 +403,7 @@ static const char *check_tuple(struct actor *actor, const void *tuple,
 	if (head->seat >= plan.n_sources ||
 	    (seat != DFI_ANY_SEAT && seat != head->seat))
 		return "a tuple of another seat";
-	if (is_direct() && head->target != actor->at->seat)
+	if (plan.names_seats && head->target != actor->at->seat)
 		return "a tuple for another target";
 	if (plan.keyed)
 		wrong = check_group(actor, head);
@@ -398,7 +421,7 @@ static const char *check_tuple(struct actor *actor, const void *tuple,
 		return "the event named another first tuple";
 	if (plan.replicates && actor->next_n[head->stay] &&
 	    head->n != actor->next_n[head->stay])
-		return "a tuple is skipped";
+		return skipped;
 	if (of->stay && of->stay != head->stay + 1 && actor->what.events)
 		return "a tuple of another stay in that seat";
 	return NULL;
@@ -408,21 +431,27 @@ static void take(struct actor *actor, const void *tuple, uint32_t seat)
 {
 	struct open_tuple head;
 	const char *wrong = check_tuple(actor, tuple, seat, &head);
+	static const char twice[] = "a tuple twice";
 	char text[200];
 	uint16_t none = 0;
 
 	if (!wrong && !plan.replicates &&
 	    !atomic_compare_exchange_strong(&board->owner[head.stay][head.n],
 		&none, (uint16_t)(actor->id + 1)))
-		wrong = "a tuple twice";
+		wrong = twice;
 	if (wrong) {
 		snprintf(text, sizeof(text),
 		    "%s: %u of stay %u, seat %u, for %u; got before by %d",
 		    wrong, head.n, head.stay, head.seat, head.target, none - 1);
-		open_note_wrong(actor, text);
+		open_note(actor,
+		    wrong == twice         ? OPEN_DOUBLED
+			: wrong == skipped ? OPEN_LOST
+					   : OPEN_HARMED,
+		    text);
 		return;
 	}
 	actor->next_n[head.stay] = head.n + 1;
+	board->last_of[actor->id][head.stay] = head.n + 1;
 	actor->of[head.seat].stay = head.stay + 1;
 	atomic_fetch_add(&board->stays[head.stay].received, 1);
 	atomic_fetch_add(&actor->at->taken, 1);
@@ -455,7 +484,7 @@ static void check_position(struct actor *actor, const void *tuple)
 	open_note_wrong(actor, "a tuple has two positions");
 }
 
-static void take_event(struct actor *actor)
+void open_take_event(struct actor *actor)
 {
 	struct dfi_event event;
 	struct holder *of;
@@ -470,6 +499,12 @@ static void take_event(struct actor *actor)
 		take_partition(actor, &event);
 		return;
 	}
+	if (event.type == DFI_MARK) {
+		if (event.value <= actor->watermark)
+			open_note_wrong(actor, "the watermark falls");
+		actor->watermark = event.value;
+		return;
+	}
 	of = &actor->of[event.seat];
 	if (event.type == DFI_JOINED ? of->incarnation != 0
 				     : of->incarnation != event.incarnation)
@@ -479,8 +514,8 @@ static void take_event(struct actor *actor)
 	if (plan.replicates && event.type == DFI_ENDED && of->stay &&
 	    actor->next_n[of->stay - 1] !=
 		atomic_load(&board->stays[of->stay - 1].pushed))
-		open_note_wrong(
-		    actor, "a source has ended before its last tuple");
+		open_note(actor, OPEN_LOST,
+		    "a source has ended before its last tuple");
 	*of = (struct holder){
 		.incarnation = event.type == DFI_JOINED ? event.incarnation : 0,
 		.first = event.value,
@@ -550,7 +585,7 @@ static int consume_all(struct actor *actor)
 		if (ret == -EAGAIN)
 			open_wait_for(dfi_target_fd(actor->target));
 		else if (ret == -ENOMSG)
-			take_event(actor);
+			open_take_event(actor);
 		else if (ret > 0)
 			open_count_moved(actor, (uint32_t)ret);
 		else
@@ -638,6 +673,12 @@ static int run_replay(struct actor *actor, bool *whole)
 	return ret;
 }
 
+static int run_combine(struct actor *actor)
+{
+	return actor->source ? open_combine_push(actor, &plan, board)
+			     : open_combine_consume(actor, &plan, board);
+}
+
 static void run_stay(struct actor *actor)
 {
 	struct stay_board *at = actor->at;
@@ -655,6 +696,7 @@ static void run_stay(struct actor *actor)
 	atomic_store(&at->opened_ns, runner_now_ns());
 	set_state(actor, STAY_OPEN);
 	ret = plan.replays  ? run_replay(actor, &whole)
+	    : plan.combines ? run_combine(actor)
 	    : actor->source ? push_all(actor)
 			    : consume_all(actor);
 	if (!ret && actor->source && actor->what.settles && !plan.replays)
@@ -696,7 +738,8 @@ static bool begin_stay(struct actor *actor)
 	actor->source = NULL;
 	actor->target = NULL;
 	actor->n_moved = actor->flushed = actor->shift = actor->rest = 0;
-	actor->position = 0;
+	actor->position = actor->watermark = 0;
+	actor->gives_up_ns = 0;
 	memset(actor->next_n, 0, sizeof(actor->next_n));
 	memset(actor->of, 0, sizeof(actor->of));
 	memset(actor->next_of, 0, sizeof(actor->next_of));
@@ -736,7 +779,7 @@ int open_worker(int argc, char **argv)
 	static struct actor actors[OPEN_ACTORS];
 	uint32_t a;
 
-	if (argc != 7)
+	if (argc != 8)
 		return EXIT_FAILURE;
 	/* If chaos is killed, its processes end as well. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -745,7 +788,7 @@ int open_worker(int argc, char **argv)
 	if (board == MAP_FAILED)
 		return EXIT_FAILURE;
 	volume = (uint32_t)strtoul(argv[4], NULL, 10);
-	open_make_plan(&plan, strtoull(argv[3], NULL, 10));
+	open_make_plan(&plan, strtoull(argv[3], NULL, 10), argv[7]);
 	process = (uint32_t)strtoul(argv[5], NULL, 10);
 	if (open_context(argv[6]) < 0)
 		return EXIT_FAILURE;

@@ -14,6 +14,7 @@ struct holder {
 	uint64_t incarnation; /* by events; 0: nobody */
 	uint32_t stay;        /* id + 1, by the last tuple */
 	uint64_t first;       /* by events: the number of its first tuple */
+	bool lost;            /* with replay: the last holder, by events */
 };
 
 struct replay_target;
@@ -37,16 +38,32 @@ struct actor {
 	struct holder of[OPEN_SEATS];
 	struct replay_target *replay; /* with replay: what is not stored yet */
 	uint32_t n_sources;           /* seats */
+	uint64_t watermark;           /* by events */
+	int64_t gives_up_ns;          /* in a combiner flow; 0: not yet */
 };
 
 /* Count tuples that were moved, and pause as planned. */
 void open_count_moved(struct actor *actor, uint32_t n);
 /* Act as planned, if it is time: whether the stay is over. */
 bool open_acts(struct actor *actor);
-void open_note_wrong(struct actor *actor, const char *text);
+void open_note(struct actor *actor, enum open_harm harm, const char *text);
+void open_note_wrong(struct actor *actor, const char *text); /* harmed */
 /* After -EAGAIN. */
 void open_wait_for(int fd);
 void open_sleep_us(uint32_t us);
+/* After -ENOMSG, without replay. */
+void open_take_event(struct actor *actor);
+
+/* ---- Combiner flows (open_combine.c) -------------------------------------
+ */
+
+/* Push all tuples of the stay in windows: 0, or an error. */
+int open_combine_push(struct actor *actor, const struct open_plan *plan,
+    struct open_board *board);
+
+/* Note all results: 0 at the end, or an error. */
+int open_combine_consume(struct actor *actor, const struct open_plan *plan,
+    struct open_board *board);
 
 /* ---- With replay (open_replay.c) ------------------------------------------
  */

@@ -10,11 +10,9 @@
 # for 4 s for each of RUNS. The last line is "runs: N violations: M". RUNS is 4 by
 # default; each takes some 15 s, with its share of the boots.
 #
-# chaos.sh BUILD_DIR open [RUNS [SEED]]: instead RUNS of open flows between processes
-# in one machine over verbs, whose members also join, leave and return.
-#
-# chaos.sh BUILD_DIR multicast [RUNS [SEED]]: the same of open flows whose segments are
-# datagrams to all targets.
+# chaos.sh BUILD_DIR open [RUNS [SEED [CELL]]]: instead RUNS of open flows between
+# processes in one machine over verbs, whose members also join, leave and return; of
+# cells (tests/chaos/open_cells.h) whose name contains CELL. Totals of each come last.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -55,10 +53,10 @@ processes() # SECONDS SEED
 		--wait-limit 60000 --open-timeout 6000 --volume 5
 }
 
-open_processes() # RUNS SEED KIND
+open_processes() # RUNS SEED CELL
 {
-	DFI_TEST_CHAOS_KIND=$3 DFI_TRANSPORT=verbs tests/chaos/open_chaos --runs "$1" --seed "$2" \
-		--wait-limit 60000 --volume 20
+	DFI_TRANSPORT=verbs tests/chaos/open_chaos --runs "$1" --seed "$2" \
+		--cell "$3" --wait-limit 60000 --volume 20
 }
 
 # For an error report: what the machine's threads wait for, and whether packets and
@@ -512,11 +510,11 @@ fi
 
 # ---- On the host -----------------------------------------------------------
 
-if [[ ${2-} = @(open|multicast) ]]; then
+if [ "${2-}" = open ]; then
 	runs=${3:-4}
 	exec "$testbed" up 1 --memory 3000 --cpus 2 \
 		--timeout $((runs * 60 + 300)) -- bash "$script" \
-		--node "$build" open_processes "$runs" "${4:-$(date +%s)}" "$2"
+		--node "$build" open_processes "$runs" "${4:-$(date +%s)}" "${5-}"
 fi
 
 runs=${2:-4}
