@@ -356,6 +356,28 @@ Test(open_table, what_was_done_of_an_earlier_one_does_not_count)
 	cr_assert_not(dfi__open_is_taken(&tables, &seats, 0));
 }
 
+/* The last endpoint deletes the table while others come, who saw what it had
+ * said.
+ */
+Test(open_table, what_was_done_before_numbers_begin_anew_does_not_count)
+{
+	put_two();
+	hand(2, 0x7, 0x7);
+	leave(0);
+	leave(1);
+	dfi__open_tables_delete(&tables, 2);
+	dfi__open_tables_restart(&tables);
+	seats.evicted = false; /* as others see it */
+	attach(2, 102, false);
+	cr_assert(dfi__open_tables_propose(&tables, &seats));
+	cr_assert_eq(tables.next.number, 1);
+	cr_assert_eq(tables.next.epoch, 1);
+	cr_assert(dfi__open_tables_put(&tables, &tables.next));
+	cr_assert_eq(dfi__open_owner(&tables, &seats, 0), 2);
+	cr_assert_not(dfi__open_is_taken(&tables, &seats, 0));
+	cr_assert_not(dfi__open_is_settled(&tables, &seats));
+}
+
 /* A snapshot has "hand/" keys before "tables/". */
 Test(open_table, what_was_done_may_be_known_before_the_table)
 {

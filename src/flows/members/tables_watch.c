@@ -94,7 +94,7 @@ static void see_table(struct seat_watch *watch, uint64_t number,
 		dfi__open_tables_delete(tables, number);
 		/* Who comes later counts from 1 as well. */
 		if (!tables->listed && !watch->seats.n_attached[OPEN_TARGET])
-			tables->newest.number = tables->newest.epoch = 0;
+			dfi__open_tables_restart(tables);
 		return;
 	}
 	memory = malloc(size);

@@ -105,6 +105,12 @@ bool dfi__open_tables_put(
     struct open_tables *tables, const struct open_table *table);
 void dfi__open_tables_delete(struct open_tables *tables, uint64_t number);
 
+/*
+ * The key of the newest table is gone while no target is there: the next one is
+ * number 1, and nothing that was said of earlier ones counts for it.
+ */
+void dfi__open_tables_restart(struct open_tables *tables);
+
 /* The "hand/" key of a target says this. A table that is not known yet counts.
  */
 void dfi__open_tables_hand(

@@ -59,6 +59,15 @@ void dfi__open_tables_delete(struct open_tables *tables, uint64_t number)
 		tables->listed = false;
 }
 
+void dfi__open_tables_restart(struct open_tables *tables)
+{
+	size_t bytes = sizeof(uint64_t) * tables->newest.n_partitions;
+
+	tables->newest.number = tables->newest.epoch = tables->proposed = 0;
+	memset(tables->released, 0, bytes);
+	memset(tables->taken, 0, bytes);
+}
+
 void dfi__open_tables_hand(
     struct open_tables *tables, const struct open_hand *hand)
 {
