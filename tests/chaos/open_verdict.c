@@ -102,6 +102,11 @@ static bool loses(const struct judge *judge, uint32_t a, uint32_t b)
 
 	if (is_source(judge, a) == is_source(judge, b) || !has_been(judge, b))
 		return false;
+	/* It had a ring, and then its open failed. */
+	if (atomic_load(&lost->state) == STAY_REFUSED &&
+	    lost->ret == -ECONNRESET)
+		return lost->failed_ns >= atomic_load(&at->opening_ns) &&
+		    (!end || atomic_load(&lost->opening_ns) <= end);
 	if (is_excused(judge, b))
 		return true;
 	return !is_whole(judge, b) && gone &&
