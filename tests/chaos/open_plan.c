@@ -13,6 +13,7 @@
 
 /* Live processes give their signs of life in time on busy machines. */
 #define LEASE_MS 3000
+#define SHORT_MS 200
 
 static void plan_cell(struct open_plan *plan)
 {
@@ -108,7 +109,7 @@ static void plan_faults(struct open_plan *plan, struct rng *rng)
 		fault->kind = one_in(rng, 2) ? OPEN_STOP : OPEN_KILL;
 		fault->process = below(rng, plan->n_processes);
 		fault->at_ms = between(rng, 5, 600);
-		fault->for_ms = between(rng, 1, 200) +
+		fault->for_ms = between(rng, 1, SHORT_MS) +
 		    plan->evict_after_ms * below(rng, 4);
 		if (plan->lease_ms && fault == plan->faults) {
 			fault->kind = OPEN_STOP;
@@ -119,6 +120,14 @@ static void plan_faults(struct open_plan *plan, struct rng *rng)
 			fault->kind = OPEN_FINISH;
 		}
 	}
+	/* While most work: who is stopped for so long is evicted. */
+	if (plan->evict_after_ms)
+		plan->faults[plan->n_faults++] = (struct open_fault){
+			.kind = OPEN_STOP,
+			.process = below(rng, plan->n_processes),
+			.at_ms = between(rng, 20, 120),
+			.for_ms = SHORT_MS + 3 * plan->evict_after_ms,
+		};
 }
 
 /* The registry stays, and sources come until all is read. */
@@ -170,8 +179,7 @@ static void plan_combine(struct open_plan *plan)
 	}
 	for (fault = plan->faults; fault < plan->faults + plan->n_faults;
 	     fault++)
-		if (fault->kind == OPEN_KILL ||
-		    (plan->lease_ms && fault->for_ms >= plan->lease_ms / 2))
+		if (fault->kind == OPEN_KILL || fault->for_ms > SHORT_MS)
 			fault->process = between(
 			    &rng, 1, plan->n_processes - 1);
 }
@@ -261,9 +269,9 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 		.style = below(&rng, OPEN_STYLES),
 	};
 
-	if (one_in(&rng, 3)) {
-		stay.pause_every = between(&rng, 1, 200);
-		stay.pause_us = between(&rng, 1, 2000);
+	if (plan->evict_after_ms || one_in(&rng, 3)) {
+		stay.pause_every = between(&rng, 1, is_source ? 50 : 200);
+		stay.pause_us = between(&rng, 1, 3000);
 	}
 	/* Two who must be there must not wait for one seat. */
 	if (plan->min_targets > 1 && plan->resident[actor])
