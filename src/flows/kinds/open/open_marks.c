@@ -142,6 +142,7 @@ static int await_position(
 {
 	struct open_source *open = open_source(source);
 	uint32_t nobody = open_seats(source);
+	int64_t until = 0;
 	int ret;
 
 	for (;;) {
@@ -157,7 +158,7 @@ static int await_position(
 		if (!ret && source_interrupted(source))
 			ret = dfi__source_interrupted(source);
 		if (!ret)
-			ret = dfi__open_await_room(source, nobody);
+			ret = dfi__open_await_room(source, nobody, &until);
 		if (ret < 0)
 			return ret;
 	}
