@@ -46,7 +46,7 @@ struct shared_stay {
 struct open_shared {
 	_Atomic uint32_t state; /* enum shared_state */
 	bool outdated;          /* the owner leaves it */
-	bool has_all; /* it is used, and all targets read all of it */
+	bool has_all;           /* it is used, and all targets read all of it */
 	struct shared_ring ring;
 	struct writer writer;
 	uint64_t bytes;              /* of its memory, as counted; or 0 */

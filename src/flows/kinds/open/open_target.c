@@ -48,11 +48,7 @@ void dfi__open_target_retire(
 	n = open_n_taken(open) - 1;
 	open->taken[i] = open->taken[n];
 	atomic_set(&open->n_taken, n);
-	/* A segment in work stays that of its ring. */
-	open->current = open->current == i ? 0
-	    : open->current == n           ? i
-					   : open->current;
-	open->in_a_row = 0;
+	open_move_current(open, i, n);
 	dfi__pairs_retire(&open->pairs, taken.pair);
 }
 

@@ -95,6 +95,18 @@ static always_inline uint32_t open_n_taken(const struct open_target *open)
 }
 
 /*
+ * taken[i] has gone, and taken[n] has its place: a segment in work stays that
+ * of its ring.
+ */
+static inline void open_move_current(
+    struct open_target *open, uint32_t i, uint32_t n)
+{
+	if (open->current == i || open->current == n)
+		open->current = open->current == i ? 0 : i;
+	open->in_a_row = 0;
+}
+
+/*
  * Whether that ring may be read: the flow isn't lost, or this came before. Not
  * of an ordered flow, so only the owner sets both.
  */

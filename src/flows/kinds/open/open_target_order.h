@@ -67,7 +67,7 @@ struct target_order {
 	_Atomic int64_t hole_since;
 	/* Of the helper: the last views of which it has done this. */
 	uint64_t cut, reports, decided;
-	bool warned; /* that it can make no counter */
+	bool warned;     /* that it can make no counter */
 	uint64_t logged; /* 1 + the view behind which it has logged a wait */
 	/*
 	 * Since when it waits for those of a role at the end of a view, and

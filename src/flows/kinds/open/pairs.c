@@ -472,9 +472,8 @@ int dfi__pairs_open(struct pairs *pairs, struct dfi *dfi,
 	int ret;
 
 	dfi__network_prepare(dfi, flow, role == OPEN_TARGET);
-	ret = dfi__seat_watch_open(
-	    &pairs->seats, dfi, flow, role, index, pairs->store_epoch,
-	    deadline);
+	ret = dfi__seat_watch_open(&pairs->seats, dfi, flow, role, index,
+	    pairs->store_epoch, deadline);
 	if (ret < 0)
 		return ret;
 	pairs->of = calloc(pairs->seats.n_others, sizeof(pairs->of[0]));
