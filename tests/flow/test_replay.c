@@ -423,7 +423,7 @@ Test(replay, a_ring_gets_room_by_an_acknowledgement)
 {
 	struct worker worker;
 	struct dfi_source *source;
-	uint32_t n_told = 0;
+	uint32_t n_again = 0;
 	uint64_t i;
 	int ret;
 
@@ -451,7 +451,7 @@ Test(replay, a_ring_gets_room_by_an_acknowledgement)
 	commit(&worker);
 	/* It was told twice, so the source may have been, once. */
 	while ((ret = push(source, i)) == -EAGAIN ||
-	    (ret == -ENOBUFS && !n_told++))
+	    (ret == -ENOBUFS && !n_again++))
 		yield_times(1);
 	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
 	cr_assert_eq(work(&worker), -EAGAIN);

@@ -66,7 +66,7 @@ struct seat_watch {
 	 */
 	struct pair_acks {
 		uint64_t pair, segments;
-		bool told; /* the source's owner, that all others wait */
+		bool reported; /* to the source's owner: all others wait */
 	} * acks;
 	bool removed;         /* the flow: nobody comes any more */
 	bool finished;        /* no sources come any more */

@@ -145,7 +145,7 @@ static void see_assign(
 static size_t see_acks(struct seat_watch *watch, const struct open_key *key,
     const struct registry_event *event)
 {
-	struct pair_acks *acks = watch->acks, now = { .told = false };
+	struct pair_acks *acks = watch->acks, now = { .reported = false };
 
 	if (!acks || event->type != REGISTRY_PUT ||
 	    event->size < OPEN_ACKS_BYTES)

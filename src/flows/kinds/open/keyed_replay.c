@@ -174,11 +174,11 @@ bool dfi__replay_note_gone(struct open_source *open)
 static bool is_used_up(struct open_source *open, uint32_t seat)
 {
 	struct pair_acks *acks = &open->pairs.seats.acks[seat];
-	bool used_up = open->ends[seat] && !acks->told &&
+	bool used_up = open->ends[seat] && !acks->reported &&
 	    acks->pair == open->taken[seat]->id && !open_credit(open, seat) &&
 	    acks->segments == open_given_back(open, seat);
 
-	acks->told |= used_up;
+	acks->reported |= used_up;
 	return used_up;
 }
 

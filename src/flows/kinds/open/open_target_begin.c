@@ -1,9 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a target of an ordered open flow begins (J1 in docs/open-flows.md). */
+/*
+ * Where a target of an ordered open flow begins (J1 in docs/open-flows.md), and
+ * what it has for the order.
+ */
 #include "open_target_order.h"
 
 #include <stdlib.h>
 #include "base/error.h"
+
+struct target_order *dfi__target_order_new(void)
+{
+	struct target_order *order = calloc(1, sizeof(*order));
+
+	if (order)
+		pthread_mutex_init(&order->lock, NULL);
+	return order;
+}
+
+void dfi__target_order_free(struct target_order *order)
+{
+	uint32_t i;
+
+	if (!order)
+		return;
+	for (i = 0; i < 2; i++)
+		dfi__shared_counter_destroy(&order->counters[i].counter);
+	free(order->kept);
+	free(order->gone);
+	free(order->met);
+	free(order->markers);
+	free(order->report);
+	pthread_mutex_destroy(&order->lock);
+	free(order);
+}
 
 /* Where a counter was: the least of the newest view counts. */
 static void note_count(struct target_order *order, uint64_t count)

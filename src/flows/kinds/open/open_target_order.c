@@ -13,32 +13,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-struct target_order *dfi__target_order_new(void)
-{
-	struct target_order *order = calloc(1, sizeof(*order));
-
-	if (order)
-		pthread_mutex_init(&order->lock, NULL);
-	return order;
-}
-
-void dfi__target_order_free(struct target_order *order)
-{
-	uint32_t i;
-
-	if (!order)
-		return;
-	for (i = 0; i < 2; i++)
-		dfi__shared_counter_destroy(&order->counters[i].counter);
-	free(order->kept);
-	free(order->gone);
-	free(order->met);
-	free(order->markers);
-	free(order->report);
-	pthread_mutex_destroy(&order->lock);
-	free(order);
-}
-
 /* ---- What a change means ------------------------------------------------ */
 
 /* The source has left its seat without an end: its ring ends here (M5). */
