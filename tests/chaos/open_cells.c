@@ -47,7 +47,7 @@ static const struct way {
 	{ "replicate multicast", DFI_REPLICATE, 0, DFI_REPLICATION_MULTICAST,
 	    false, NOT_REPLAYED, VERBS },
 	{ "replicate ordered", DFI_REPLICATE, 0, DFI_REPLICATION_DEFAULT, true,
-	    NOT_REPLAYED, MEMORY },
+	    NOT_REPLAYED, ALL },
 	{ "combine", DFI_COMBINE, 0, 0, false, NOT_REPLAYED, ALL },
 };
 

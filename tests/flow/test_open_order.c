@@ -363,6 +363,36 @@ Test(open_order, a_lost_target_fails_its_sources_if_the_flow_says_so)
 	cr_assert_eq(dfi_source_close(s), -ECONNRESET);
 }
 
+/* O1: over a network its second mark does not wait for its position. */
+Test(open_order, a_source_that_leaves_a_number_unused_holds_up_nobody)
+{
+	struct dfi_source *idle, *s;
+	struct dfi_target *t;
+	int ret;
+
+	create(0);
+	t = target(0);
+	idle = source_with_events(0, DFI_NONBLOCK);
+	await_targets(idle, 1);
+	s = ready_source(1, 1);
+	while ((ret = dfi_source_mark(idle, 1)) == -EAGAIN)
+		usleep(100);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	ret = dfi_source_mark(idle, 2);
+	cr_assert(ret == 0 || ret == -EAGAIN, "%s", dfi_errmsg());
+	send_own(s, 1, 7);
+	expect_own(t, 1, 7);
+	while (ret == -EAGAIN) {
+		usleep(100);
+		ret = dfi_source_mark(idle, 2);
+	}
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	close_source(idle);
+	close_source(s);
+	finish();
+	expect_end_of(t);
+}
+
 /* The helper of an idle target has its part in the change of view. */
 Test(open_order, a_source_joins_before_its_tuples_come)
 {

@@ -17,8 +17,8 @@
 #define AGAIN_NS (INT64_C(100) * NS_PER_MS)
 /* How often it looks whether an answer of a far counter has come. */
 #define READ_NS (INT64_C(200) * 1000)
-/* How long an owner that does not block may keep a number without a call. */
-#define HOLD_NS (INT64_C(200) * NS_PER_MS)
+/* How long an owner may keep a number that has come. */
+#define HOLD_NS NS_PER_S
 /* It looks so often in evict_after_ms, and counts no time more. */
 #define OWED_LOOKS 4
 /* So many tries to open a counter fail before its holder is evicted. */
@@ -313,15 +313,14 @@ static struct errand next_errand(const struct open_source *open)
 
 /*
  * Under its lock: whether the owner has had a number for too long without a
- * call. Only one that does not block leaves a segment so.
+ * call. It may not block, or have dropped the segment that the number was for.
  */
 static bool is_idle(struct open_source *open, int64_t now, int64_t *next)
 {
 	struct source_order *order = open->order;
 	uint64_t position;
 
-	if (!(open->source->flags & DFI_NONBLOCK) || !order->counter ||
-	    order->counter->words)
+	if (!order->counter || order->counter->words)
 		return false;
 	*next = now + HOLD_NS / 2;
 	if (order->view && order->draws)

@@ -9,6 +9,7 @@
 #include <time.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "flows/members/seat_views.h"
 
 /* How long a source that closes waits for the counter, and how it looks. */
 #define CLOSE_NS (INT64_C(2) * NS_PER_S)
@@ -123,6 +124,19 @@ void dfi__open_order_arm(struct open_source *open)
 	if (is_far(order) && order->counter->is_asked)
 		dfi__shared_counter_arm(order->counter);
 	pthread_mutex_unlock(&order->lock);
+}
+
+void dfi__open_order_leave(struct open_source *open)
+{
+	struct source_order *order = open->order;
+	bool asked;
+
+	if (!order || !is_far(order) || !order->view)
+		return;
+	asked = order->counter->is_asked && order->counter->asked;
+	if (asked || order->has_number)
+		(void)dfi__seat_views_cut(
+		    &open->pairs.seats, order->view, clock_now_ns() + CLOSE_NS);
 }
 
 bool dfi__open_order_last(struct open_source *open, uint64_t *next)

@@ -385,6 +385,7 @@ int dfi__open_source_leave(
 	(void)deadline;
 	dfi__pairs_stop(&open_source(source)->pairs);
 	if (flag == FOOTER_FLAG_END) {
+		dfi__open_order_leave(open_source(source));
 		dfi__open_shared_leave(open_source(source));
 		ret = end_pairs(source);
 	}

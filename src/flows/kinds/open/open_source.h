@@ -327,6 +327,12 @@ void dfi__open_order_free(struct open_source *open);
 bool dfi__open_order_last(struct open_source *open, uint64_t *next);
 
 /*
+ * For one that ends, likewise: if it leaves a number unused, for which others
+ * would wait, end the view. Accepts a source without an order.
+ */
+void dfi__open_order_leave(struct open_source *open);
+
+/*
  * Under the lock of the order: tell new targets where the counter is, before
  * the source takes a number of it. False: the source is in no view, so it
  * greets nobody, or the answer of the counter has not come.
