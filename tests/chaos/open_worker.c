@@ -505,6 +505,9 @@ void open_take_event(struct actor *actor)
 		actor->watermark = event.value;
 		return;
 	}
+	/* Positions that are gaps for all: of no source. */
+	if (event.type == DFI_GAP && plan.ordered)
+		return;
 	of = &actor->of[event.seat];
 	if (event.type == DFI_JOINED ? of->incarnation != 0
 				     : of->incarnation != event.incarnation)
