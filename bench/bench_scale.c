@@ -58,6 +58,7 @@ static struct scale shape(
 		.n_targets = axis == AXIS_TARGETS ? n : 1,
 		.n_attached = axis == AXIS_SOURCES ? n : 1,
 		.session = session,
+		.apart = options->apart,
 		.timeout_ns = options->common.timeout_s * UINT64_C(1000000000),
 	};
 }
@@ -146,6 +147,8 @@ static bool add_row(const struct scale_options *options,
 	    "sources", (int)scale.n_sources, "targets", (int)scale.n_targets,
 	    "attached_sources", (int)scale.n_attached, "descriptors",
 	    measured.descriptors);
+	if (options->apart)
+		json_object_set_new(row, "apart", json_true());
 	report_result(row, "GB/s", &rates, repeat, measured.verified);
 	json_object_set_new(
 	    row, "connections", json_integer(measured.connections));

@@ -292,9 +292,7 @@ const struct experiment own_experiments[] = {
 		    "series=flows count=64", "series=flows count=1", 0.5, 0 },
 		{ "64 flows over TCP have the connections of one",
 		    "connections", "series=flows_over_TCP count=64",
-		    "series=flows_over_TCP count=1", 0, 1,
-		    "Each source has a connection of its own, so that an error "
-		    "or a full ring of one flow stops no other." },
+		    "series=flows_over_TCP count=1", 0, 1 },
 	    },
 	    .figure = {
 		.x = "count", .x_title = "endpoints or flows",

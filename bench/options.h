@@ -191,6 +191,7 @@ enum axis {
 struct scale_options {
 	struct common_options common;
 	uint32_t axis;               /* enum axis */
+	bool apart;                  /* flows share no connection */
 	uint64_t counts[MAX_COUNTS]; /* a row for each */
 	uint32_t n_counts;
 	uint64_t iterations;

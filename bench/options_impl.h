@@ -71,6 +71,7 @@ enum key {
 	KEY_BIDIRECTIONAL,
 	KEY_VS_RING,
 	KEY_CREDIT_INTERVAL,
+	KEY_APART,
 };
 
 /* The parser of common options, as a child of a subcommand's parser. */

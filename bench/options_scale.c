@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "../common/usage.h"
 #include "values.h"
 
 static const char *const axis_names[N_AXES] = {
@@ -44,8 +45,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		options->iterations = (uint64_t)parse_number(
 		    state, "iterations", arg, 1, 100000000);
 		return 0;
+	case KEY_APART:
+		options->apart = true;
+		return 0;
 	case ARGP_KEY_END:
 		refuse_role(state, &options->common);
+		if (options->apart && options->axis != AXIS_FLOWS)
+			usage_error(state, "--apart: only with --of flows");
 		return 0;
 	default:
 		return parse_rest(key, state, &options->common);
@@ -63,6 +69,10 @@ void scale_options_parse(int argc, char **argv, struct scale_options *options)
 		    0 },
 		{ "counts", KEY_COUNTS, "LIST", 0,
 		    "How many, with a result for each, at most 4096", 0 },
+		{ "apart", KEY_APART, NULL, 0,
+		    "Give each flow's source connections of its own (default: "
+		    "sources of all flows share them). Only with --of flows",
+		    0 },
 		{ "iterations", KEY_ITERATIONS, "N", 0,
 		    "Tuples whose way is timed, and empty polls (default 5000)",
 		    0 },

@@ -98,7 +98,7 @@ bool scale_open(struct scale *scale)
 			i % scale->n_attached, &of_source,
 			&scale->sources[i]) < 0)
 			return fail_dfi("dfi_source_open");
-		if (scale->n_flows > 1)
+		if (scale->n_flows > 1 && !scale->apart)
 			of_source.share_with = scale->sources[0];
 	}
 	scale->open_ns = now_ns() - begin;

@@ -32,6 +32,7 @@ struct scale {
 	struct dfi_target_group *group; /* NULL: there is one target */
 	pthread_t receiver;
 	bool receives;
+	bool apart;                  /* flows share no connection */
 	uint64_t pushed, pushed_sum; /* tuples, and their words */
 	uint64_t sum;                /* of the words that arrived */
 	uint64_t timeout_ns;

@@ -61,6 +61,7 @@ for of in sources targets flows declared; do
 	grep -q '"count": 3,' out || fail "no three $of: $(cat out)"
 done
 grep -q '"open_us": [1-9]' out || fail "no time to open: $(cat out)"
+refused '--apart: only with' scale --of sources --apart
 refused "--of 'nodes'" scale --of nodes
 refused "--counts '1,4097'" scale --counts 1,4097
 
