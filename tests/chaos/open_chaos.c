@@ -468,6 +468,17 @@ static bool hangs(struct run *run)
 	return runner_now_ns() > run->deadline_ns;
 }
 
+static int print_member(void *arg, const struct dfi_member_info *info)
+{
+	(void)arg;
+	printf("  %s %u, pid %u: rings with %s; table %" PRIu64
+	       ": %u partitions (%s), %u move%s\n",
+	    info->role == DFI_ROLE_SOURCE ? "source" : "target", info->seat,
+	    info->pid, info->peers, info->epoch, info->n_partitions,
+	    info->partitions, info->n_moving, info->leaving ? ", leaves" : "");
+	return 0;
+}
+
 static void run_processes(struct run *run)
 {
 	uint32_t i;
@@ -480,6 +491,8 @@ static void run_processes(struct run *run)
 			finish(run);
 		runner_pace();
 	}
+	if (look_after_processes(run))
+		(void)dfi_member_list(run->dfi, OPEN_FLOW, print_member, NULL);
 	for (i = 0; i < run->plan.n_processes; i++)
 		if (run->pids[i]) {
 			printf("seed %" PRIu64 ": nothing moves: process %u\n",
