@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <dfi/open_flow.h>
 
@@ -647,4 +649,84 @@ Test(open_pairs, visits_leave_no_keys)
 	cr_assert(eventually(keys_are, &visited), "%zu keys, and now %zu",
 	    visited.keys, count_keys());
 	cr_assert_eq(dfi_target_close(visited.target), 0, "%s", dfi_errmsg());
+}
+
+/* ---- Tables ------------------------------------------------------------ */
+
+/* The value of the table of that number, or of any if it is 0. */
+static bool find_table(uint64_t number, char *key, struct registry_value *table)
+{
+	struct registry_value *values;
+	const char *at;
+	bool found = false;
+	size_t n, i;
+
+	cr_assert_eq(
+	    dfi__client_list(rig.dfi->registry, "flows/", soon(), &values, &n),
+	    0, "%s", dfi_errmsg());
+	for (i = 0; i < n && !found; i++) {
+		at = strstr(values[i].key, "/tables/");
+		found = at &&
+		    (!number ||
+			strtoull(at + strlen("/tables/"), NULL, 10) == number);
+		if (!found || !table)
+			continue;
+		snprintf(key, KEY_SIZE, "%s", values[i].key);
+		cr_assert_eq(
+		    dfi__client_get(rig.dfi->registry, key, soon(), table), 0);
+	}
+	dfi__registry_values_free(values, n);
+	return found;
+}
+
+static bool has_table(void *arg)
+{
+	const uint64_t *number = arg;
+
+	return find_table(*number, NULL, NULL);
+}
+
+static bool has_none(void *arg)
+{
+	(void)arg;
+	return !find_table(0, NULL, NULL);
+}
+
+/*
+ * Those who were to delete the first table have left before. Who came later
+ * would count on from what is left, while others count from 1.
+ */
+Test(open_pairs, the_last_target_leaves_no_table)
+{
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_SHUFFLE,
+		.schema = &kv_schema,
+		.n_sources = SEATS,
+		.n_targets = SEATS,
+		.open = { .membership = DFI_MEMBERS_OPEN, .partitions = 8 },
+	};
+	struct registry_value first = { .data = NULL };
+	struct dfi_target *targets[3];
+	char key[KEY_SIZE];
+	uint64_t t;
+
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	for (t = 0; t < 3; t++) {
+		targets[t] = open_target(
+		    rig.other, "f", (uint32_t)t, DFI_NONBLOCK);
+		cr_assert(eventually(has_table, &(uint64_t){ t + 1 }));
+		if (t == 0)
+			cr_assert(find_table(1, key, &first));
+		if (t == 1)
+			cr_assert_eq(
+			    dfi__client_put(rig.dfi->registry, key, first.data,
+				first.size, 0, soon(), NULL),
+			    0, "%s", dfi_errmsg());
+	}
+	for (t = 0; t < 3; t++)
+		cr_assert_eq(dfi_target_close(targets[t]), 0);
+	cr_assert(eventually(has_none, NULL));
+	dfi__registry_value_free(&first);
 }

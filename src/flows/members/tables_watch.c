@@ -78,6 +78,15 @@ static bool is_over(const struct seat_watch *watch)
 	return watch->finished && !watch->seats.n_attached[OPEN_SOURCE];
 }
 
+static void note_oldest(
+    struct open_tables *tables, uint64_t number, bool is_there)
+{
+	if (is_there && (!tables->oldest || number < tables->oldest))
+		tables->oldest = number;
+	else if (!is_there && number == tables->oldest)
+		tables->oldest++;
+}
+
 static void see_table(struct seat_watch *watch, uint64_t number,
     const struct registry_event *event)
 {
@@ -88,9 +97,10 @@ static void see_table(struct seat_watch *watch, uint64_t number,
 	struct open_table table;
 	void *memory;
 
+	if (event->type != REGISTRY_PUT && event->replaced)
+		return;
+	note_oldest(tables, number, event->type == REGISTRY_PUT);
 	if (event->type != REGISTRY_PUT) {
-		if (event->replaced)
-			return;
 		dfi__open_tables_delete(tables, number);
 		/* Who comes later counts from 1 as well. */
 		if (!tables->listed && !watch->seats.n_attached[OPEN_TARGET])
@@ -279,6 +289,20 @@ static int delete_table(struct seat_watch *watch, uint64_t number)
 	    watch->dfi->registry, key, 0, clock_now_ns() + ANSWER_NS));
 }
 
+/* From the oldest on: who sees that the newest is gone counts from 1. */
+static int delete_tables(struct seat_watch *watch, uint64_t end)
+{
+	uint64_t number;
+	int ret = 0;
+
+	pthread_mutex_lock(&watch->lock);
+	number = watch->tables->oldest;
+	pthread_mutex_unlock(&watch->lock);
+	for (; !ret && number && number < end; number++)
+		ret = delete_table(watch, number);
+	return ret;
+}
+
 int dfi__tables_watch_propose(struct seat_watch *watch, uint64_t *cleaned)
 {
 	uint64_t number = 0, newest;
@@ -294,8 +318,7 @@ int dfi__tables_watch_propose(struct seat_watch *watch, uint64_t *cleaned)
 		ret = create_table(watch, number, bytes, size);
 	free(bytes);
 	if (!ret && newest > *cleaned) {
-		if (newest > 1)
-			ret = delete_table(watch, newest - 1);
+		ret = delete_tables(watch, newest);
 		if (!ret)
 			*cleaned = newest;
 	}
@@ -415,5 +438,5 @@ uint64_t dfi__tables_watch_leave(struct seat_watch *watch)
 void dfi__tables_watch_forget(struct seat_watch *watch, uint64_t table)
 {
 	if (table)
-		(void)delete_table(watch, table);
+		(void)delete_tables(watch, table + 1);
 }

@@ -24,15 +24,15 @@ void dfi__tables_watch_see(struct seat_watch *watch, const struct open_key *key,
 
 /*
  * Before the seat is given back: the number of the newest table if nobody else
- * is attached, or 0. Then that table is of no use for those who come later, and
- * forget() deletes it behind the seat.
+ * is attached, or 0. Then tables are of no use for those who come later, and
+ * forget() deletes them behind the seat.
  */
 uint64_t dfi__tables_watch_leave(struct seat_watch *watch);
 void dfi__tables_watch_forget(struct seat_watch *watch, uint64_t table);
 
 /*
  * For the helper of a target, without the lock: create the next table if one is
- * due, and delete the one before. *cleaned: the newest table of which that was
+ * due, and delete those before. *cleaned: the newest table of which that was
  * done. 0, or -EAGAIN: the registry has not answered, so try again.
  */
 int dfi__tables_watch_propose(struct seat_watch *watch, uint64_t *cleaned);

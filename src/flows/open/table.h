@@ -84,6 +84,7 @@ struct open_tables {
 	struct open_table newest;
 	struct open_table next; /* of dfi__open_tables_propose() */
 	bool listed;            /* the key of newest is in the registry */
+	uint64_t oldest;        /* below it, no table's key is there */
 	/* Of each partition: the newest table of which it was released, taken.
 	 */
 	uint64_t *released, *taken;
