@@ -12,7 +12,7 @@
 DFI_BEGIN_DECLS
 
 /*
- * What a flow takes, without handles (about 2 KiB a ring at either end). It
+ * What a flow takes, without handles (about 2.5 KiB a ring at either end). It
  * takes less if the context has memory of closed targets (DFI_SPARE_MEMORY). If
  * DFI_HUGE_PAGES is try and the system has free huge pages, target_bytes,
  * shadow_bytes and send_buffer_bytes go up to the next 2 MiB.

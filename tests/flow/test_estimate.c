@@ -753,11 +753,11 @@ static uint64_t heap_bytes(void)
 }
 
 /* As the header says. Sanitizers' allocators report nothing. */
-Test(estimate, leaves_out_about_2_kib_a_ring)
+Test(estimate, leaves_out_at_most_2560_bytes_a_ring)
 {
 	enum {
 		N = 256,
-		BYTES = N * 2048 + (64 << 10)
+		BYTES = N * 2560 + (64 << 10)
 	};
 	struct dfi_target *targets[N], *target;
 	struct dfi_source *source;

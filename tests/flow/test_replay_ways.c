@@ -483,6 +483,7 @@ Test(replay_ways, a_ring_gets_room_by_an_acknowledgement)
 	struct dfi_source *source;
 	struct kv kv;
 	uint64_t i;
+	int ret;
 
 	create(DFI_ROUTE_ROUND_ROBIN, 1);
 	open_worker(&worker, 0);
@@ -496,7 +497,11 @@ Test(replay_ways, a_ring_gets_room_by_an_acknowledgement)
 	kv = (struct kv){ i, i };
 	assert_error(dfi_source_push(source, &kv), -EINTR, "");
 	commit(&worker);
-	push_from(source, i, i);
+	/* The news of the window may come before the acknowledgement. */
+	ret = dfi_source_push(source, &kv);
+	cr_assert(ret == 0 || ret == -ENOBUFS, "%s", dfi_errmsg());
+	if (ret)
+		push_from(source, i, i);
 	close_source(source, &worker, 1);
 	expect_effects(0, WINDOW + 1, WINDOW + 1);
 	finish(&worker, 1);

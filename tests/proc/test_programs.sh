@@ -197,7 +197,7 @@ refuses() # WORD ARGUMENT...
 	has "$tmp/log" "$1"
 }
 refuses "--api 'nonsense': choose from push, cursor, batch, claim" shuffle --api nonsense
-refuses "--tuple-size '16,7': 7 is not from 8" shuffle --tuple-size 16,7
+refuses "--tuple-size '16,0': 0 is not from 1" shuffle --tuple-size 16,0
 refuses "--targets '9': 9 is not from 1 to 8" replicate --targets 9
 refuses "--repeat 'x': not a number from 1" raw --repeat x
 

@@ -710,6 +710,17 @@ static inline uint64_t source_filled(
 	    uint64_t)(lane_next(&source->head.lanes[target]) - writer->segment);
 }
 
+/* Whether its kind takes target sets by itself. */
+static inline bool lane_chooses(const struct dfi_source *source)
+{
+	return source->lane_ops && source->lane_ops->choose;
+}
+
+static inline int lane_choose(struct dfi_source *source, uint64_t targets)
+{
+	return source->lane_ops->choose(source, targets);
+}
+
 /* Send all that a lane has. */
 static inline int lane_flush(struct dfi_source *source, uint32_t lane)
 {

@@ -45,7 +45,7 @@ static int check_routable(struct dfi_source *source)
 	int ret = dfi__source_check_free(source);
 
 	if (ret || source->router.routing != DFI_ROUTE_DIRECT ||
-	    source->head.targets)
+	    dfi__flow_has_groups(&source->flow))
 		return ret;
 	return dfi__source_refuse(source,
 	    dfi__fail(-EPROTOTYPE,

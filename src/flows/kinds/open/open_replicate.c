@@ -131,7 +131,7 @@ int dfi__open_replica_drop(struct dfi_source *source, uint64_t bytes)
  * set get the position alone. 1: somebody of the set has got it; or a sticky
  * error.
  */
-static int send_alone(
+static always_inline int send_alone(
     struct dfi_source *source, uint32_t seat, uint64_t bytes, uint64_t position)
 {
 	struct open_source *open = open_source(source);

@@ -37,8 +37,8 @@ static int change_set(struct dfi_source *source, uint64_t targets)
 {
 	int ret = 0;
 
-	if (source->lane_ops && source->lane_ops->choose)
-		return source->lane_ops->choose(source, targets);
+	if (lane_chooses(source))
+		return lane_choose(source, targets);
 	if (source_filled(source, 0))
 		ret = dfi__source_send(source, 0);
 	if (ret < 0)
