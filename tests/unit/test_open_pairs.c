@@ -725,8 +725,38 @@ Test(open_pairs, the_last_target_leaves_no_table)
 				first.size, 0, soon(), NULL),
 			    0, "%s", dfi_errmsg());
 	}
+	cr_assert_eq(dfi_flow_finish(rig.dfi, "f"), 0, "%s", dfi_errmsg());
 	for (t = 0; t < 3; t++)
 		cr_assert_eq(dfi_target_close(targets[t]), 0);
 	cr_assert(eventually(has_none, NULL));
 	dfi__registry_value_free(&first);
+}
+
+/*
+ * Who comes while the last one goes may know the newest table, so it stays as
+ * long as endpoints can come: numbers would begin anew for others only.
+ */
+Test(open_pairs, a_table_stays_for_who_comes_next)
+{
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_SHUFFLE,
+		.schema = &kv_schema,
+		.n_sources = SEATS,
+		.n_targets = SEATS,
+		.open = { .membership = DFI_MEMBERS_OPEN, .partitions = 8 },
+	};
+	struct dfi_target *target;
+	uint64_t t;
+
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	for (t = 1; t < 4; t++) {
+		target = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+		cr_assert(eventually(has_table, &(uint64_t){ t }));
+		cr_assert_eq(dfi_target_close(target), 0);
+		cr_assert(find_table(0, NULL, NULL));
+	}
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0, "%s", dfi_errmsg());
+	cr_assert(!find_table(0, NULL, NULL));
 }

@@ -361,6 +361,32 @@ int dfi_flow_create(
 	return dfi__error_keep(ret);
 }
 
+/*
+ * Delete the tables that the last endpoint of an open flow has left, as more
+ * could come then. Best effort: a key that stays harms nobody.
+ */
+static void forget_tables(struct dfi *dfi, const char *name)
+{
+	struct registry_value *values;
+	char prefix[KEY_SIZE];
+	bool used = false;
+	size_t n, i;
+
+	dfi__flow_key(prefix, name);
+	strcat(prefix, "/");
+	if (dfi__client_list(dfi->registry, prefix, context_deadline(dfi, 0),
+		&values, &n) < 0)
+		return;
+	for (i = 0; i < n; i++)
+		used |= strstr(values[i].key, "/sources/") ||
+		    strstr(values[i].key, "/targets/");
+	for (i = 0; !used && i < n; i++)
+		if (strstr(values[i].key, "/tables/"))
+			(void)dfi__client_delete(dfi->registry, values[i].key,
+			    values[i].revision, context_deadline(dfi, 0));
+	dfi__registry_values_free(values, n);
+}
+
 int dfi_flow_remove(struct dfi *dfi, const char *name)
 {
 	char key[KEY_SIZE];
@@ -375,5 +401,7 @@ int dfi_flow_remove(struct dfi *dfi, const char *name)
 	    dfi->registry, key, 0, context_deadline(dfi, 0));
 	if (ret == -ENOENT)
 		return dfi__fail(-ENOENT, "flow '%s' doesn't exist", name);
+	if (!ret)
+		forget_tables(dfi, name);
 	return ret;
 }

@@ -244,13 +244,14 @@ static uint8_t *next_table(
 	const struct open_table *table = &tables->next;
 	uint8_t *bytes;
 
+	if (is_over(watch))
+		return NULL;
 	/* The registry has lost it: it comes back before the next one. */
 	if (tables->newest.number && !tables->listed)
 		table = &tables->newest;
-	else if (is_over(watch) ||
-	    (!tables->newest.number &&
-		watch->seats.n_attached[OPEN_TARGET] <
-		    watch->flow->min_targets) ||
+	else if ((!tables->newest.number &&
+		     watch->seats.n_attached[OPEN_TARGET] <
+			 watch->flow->min_targets) ||
 	    !dfi__open_tables_propose(tables, &watch->seats))
 		return NULL;
 	*number = table->number;
@@ -426,8 +427,11 @@ uint64_t dfi__tables_watch_leave(struct seat_watch *watch)
 		dfi__client_forget(watch->dfi->registry, key);
 	}
 	pthread_mutex_lock(&watch->lock);
-	/* Stores know epochs, so they rise while endpoints can come. */
-	if ((!watch->flow->input_position || watch->finished) &&
+	/*
+	 * Numbers and epochs never fall while endpoints can come: one that
+	 * attaches meanwhile may know the newest table.
+	 */
+	if (watch->finished &&
 	    seats->n_attached[OPEN_SOURCE] + seats->n_attached[OPEN_TARGET] ==
 		1)
 		last = watch->tables->newest.number;

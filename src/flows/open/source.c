@@ -58,6 +58,17 @@ static void owe_marks(struct keyed_source *source)
 			source->owed[table->from[p]] = table->number;
 }
 
+/* Numbers begin anew when the registry has lost the flow. */
+static void limit_marks(struct keyed_source *source)
+{
+	const struct open_table *table = &source->tables->newest;
+	uint32_t t;
+
+	for (t = 0; t < table->n_targets; t++)
+		if (source->owed[t] > table->number)
+			source->owed[t] = table->number;
+}
+
 /* Who is gone gets no mark. */
 static void forget_marks(struct keyed_source *source)
 {
@@ -94,6 +105,7 @@ unsigned dfi__open_source_learn(struct keyed_source *source)
 		/* Who attached behind the table begins with it. */
 		if (table->revision > source->seats->begun)
 			owe_marks(source);
+		limit_marks(source);
 		source->adopted = table->number;
 		steps |= OPEN_ADOPTED;
 	}
