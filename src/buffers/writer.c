@@ -310,6 +310,25 @@ uint64_t dfi__writer_last(const struct writer *writer, uint64_t n)
 		footer_tuple_bytes(atomic_peek(&first->state)) / g->tuple_size);
 }
 
+uint64_t dfi__writer_skipped(
+    const struct writer *writer, uint64_t n, uint32_t target)
+{
+	const struct ring_geometry *g = &writer->geometry;
+	uint32_t slot = writer->slot;
+	uint64_t state, bytes = 0;
+	const char *tuples;
+
+	for (n = min_u64(n, g->segment_count); n; n--) {
+		slot = (slot + g->segment_count - 1) % g->segment_count;
+		state = atomic_peek(&slot_footer(writer, slot)->state);
+		tuples = writer->remote->ring + slot_offset(g, slot) +
+		    g->payload_offset;
+		if (!(segment_header(g, tuples)->targets >> target & 1))
+			bytes += footer_tuple_bytes(state);
+	}
+	return bytes / g->tuple_size;
+}
+
 uint64_t dfi__writer_unreturned(const struct writer *writer)
 {
 	const struct ring_geometry *g = &writer->geometry;

@@ -236,6 +236,13 @@ uint64_t dfi__writer_unreturned(const struct writer *writer);
  */
 uint64_t dfi__writer_last(const struct writer *writer, uint64_t n);
 
+/*
+ * Of the last n segments: the tuples of sets without that target. The ring is
+ * in memory of this process, and its segments have sets.
+ */
+uint64_t dfi__writer_skipped(
+    const struct writer *writer, uint64_t n, uint32_t target);
+
 /* The word in which this writer's owner sleeps for credit. */
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer);
 

@@ -755,6 +755,24 @@ Test(keyed, who_owns_partitions_is_listed)
 	cr_assert_eq(dfi_target_close(targets[1]), 0);
 }
 
+/* The source has a table where another kind's has its target set. */
+Test(keyed, target_sets_are_refused)
+{
+	struct kv kv = numbered_kv(0);
+	struct dfi_target *t;
+	struct dfi_source *s;
+
+	create(DFI_ON_LOSS_DROP);
+	t = open_target(rig.other, "f", 0, 0);
+	s = open_source(rig.dfi, "f", 0, 0);
+	assert_error(dfi_source_choose(s, 1), -EPROTOTYPE, "no groups");
+	assert_error(dfi_source_push_set(s, 1, &kv), -EPROTOTYPE, "no groups");
+	push_number(s, 0);
+	dfi_source_abort(s);
+	(void)dfi_source_close(s);
+	cr_assert_eq(dfi_target_close(t), 0, "%s", dfi_errmsg());
+}
+
 Test(keyed, wrong_owners_are_refused)
 {
 	uint32_t owners[PARTITIONS] = { 0 };

@@ -35,6 +35,20 @@ static struct dfi_flow_attr flow_attr(uint32_t routing)
 	};
 }
 
+/* Networks that stand in for RDMA have no counters. */
+static void set_order(struct dfi_flow_attr *attr)
+{
+	bool fake = test_setting("LOOPBACK", 0) != 0;
+
+#ifdef DFI_DATAGRAMS_ONLY
+	fake = true;
+#endif
+	if (fake)
+		attr->transport = DFI_TRANSPORT_SHM;
+	attr->replicate.method = DFI_REPLICATION_NAIVE;
+	attr->replicate.ordered = 1;
+}
+
 static void create(const struct dfi_flow_attr *attr)
 {
 	cr_assert_eq(
@@ -180,9 +194,7 @@ Test(open_sets, an_ordered_flow_has_sets_as_well)
 	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_DIRECT);
 
 	attr.open.min_targets = SEATS;
-	attr.transport = DFI_TRANSPORT_SHM;
-	attr.replicate.method = DFI_REPLICATION_NAIVE;
-	attr.replicate.ordered = 1;
+	set_order(&attr);
 	each_gets_its_own(&attr);
 }
 
@@ -267,4 +279,77 @@ Test(open_sets, what_is_for_nobody_fails_a_source_that_promises_delivery)
 	dfi_source_abort(s);
 	dfi_source_close(s);
 	dfi_target_close(first);
+}
+
+/* What lies unread is for others: nothing is lost with the one who leaves. */
+static void leave_without_tuples(uint32_t ordered)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_DIRECT);
+	struct dfi_target *first, *last;
+	struct dfi_source *s;
+	uint64_t n = 0;
+
+	attr.open.on_loss = DFI_ON_LOSS_FAIL;
+	if (ordered)
+		set_order(&attr);
+	create(&attr);
+	first = target(0);
+	last = target(1);
+	s = source_with_events(0, 0);
+	await_targets(s, 2);
+	push_set(s, ALL, 0);
+	flush(s);
+	expect_event(last, DFI_JOINED, 0);
+	expect_numbers(last, 0, 1);
+	push_set(s, BIT(0), 1);
+	flush(s);
+	push_set(s, BIT(0), 2);
+	flush(s);
+	close_target(last);
+	await_events(s, DFI_ENDED, 1);
+	cr_assert_eq(dfi_source_dropped(s, &n), 0);
+	cr_assert_eq(n, 0);
+	push_set(s, BIT(0), 3);
+	finish();
+	close_source(s);
+	expect_event(first, DFI_JOINED, 0);
+	expect_numbers(first, 0, 4);
+	expect_end(first, 0);
+}
+
+Test(open_sets, a_target_leaves_what_is_for_others)
+{
+	leave_without_tuples(0);
+}
+
+Test(open_sets, a_target_of_an_ordered_flow_leaves_what_is_for_others)
+{
+	leave_without_tuples(1);
+}
+
+/* A number may be on its way for what was pushed to another set. */
+Test(open_sets, a_set_that_is_refused_holds_up_no_other_one)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ROUTE_DIRECT);
+	struct kv kv = numbered_kv(9);
+	struct dfi_target *first;
+	struct dfi_source *s;
+	uint64_t n;
+
+	set_order(&attr);
+	create(&attr);
+	first = target(0);
+	s = source_with_events(0, 0);
+	await_targets(s, 1);
+	for (n = 0; n < 5; n++) {
+		push_set(s, BIT(0), n);
+		cr_assert_eq(dfi_source_push_set(s, BIT(2), &kv), -ENXIO, "%s",
+		    dfi_errmsg());
+		if (!n)
+			expect_event(first, DFI_JOINED, 0);
+		expect_numbers(first, n, n + 1);
+	}
+	finish();
+	close_source(s);
+	expect_end(first, 0);
 }

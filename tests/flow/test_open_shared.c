@@ -315,6 +315,32 @@ Test(open_shared, target_sets_take_one_copy)
 	expect_ends(&sender);
 }
 
+/* Nothing is lost with one who leaves what is for others, in either ring. */
+Test(open_shared, a_target_leaves_what_is_for_others)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_FAIL);
+	struct sender sender;
+	uint32_t i;
+
+	attr.routing = DFI_ROUTE_DIRECT;
+	create(&attr);
+	open_sender(&sender, 0);
+	for (i = 0; i < 3; i++)
+		join(&sender, i);
+	await_shared(&sender);
+	for (i = 2; i > 0; i--) {
+		cr_assert_eq(dfi_source_choose(sender.source, 1), 0);
+		push(&sender, SEGMENT + 1);
+		flush(&sender);
+		cr_assert_eq(dfi_target_close(sender.targets[i]), 0);
+		sender.targets[i] = NULL;
+		await_event(&sender, DFI_ENDED, i);
+	}
+	cr_assert_eq(dropped(&sender), 0);
+	finish(&sender);
+	expect_ends(&sender);
+}
+
 /* G4: one who joins misses nothing, and then reads the same copy. */
 Test(open_shared, targets_that_join_get_a_new_ring)
 {

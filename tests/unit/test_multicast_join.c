@@ -323,7 +323,7 @@ static void say_the_mark_of_then(struct sender *sender)
 	cr_assert_eq(sent.datagrams[0].mark, 7);
 	/* Marks are no tuples. */
 	cr_assert_eq(dfi__multicast_sender_unreturned(
-			 &sender->protocol, 0, next_number(sender)),
+			 &sender->protocol, 0, next_number(sender), 0),
 	    0);
 }
 
@@ -379,21 +379,21 @@ static void count_unreturned(struct sender *sender)
 	for (i = 0; i < W; i++)
 		send_segment(sender, 3);
 	join(sender, 1, PAIR);
-	cr_assert_eq(
-	    dfi__multicast_sender_unreturned(protocol, 1, next_number(sender)),
+	cr_assert_eq(dfi__multicast_sender_unreturned(
+			 protocol, 1, next_number(sender), 0),
 	    0);
 	send_segment(sender, 2);
 	send_segment(sender, 1);
-	cr_assert_eq(
-	    dfi__multicast_sender_unreturned(protocol, 1, next_number(sender)),
+	cr_assert_eq(dfi__multicast_sender_unreturned(
+			 protocol, 1, next_number(sender), 0),
 	    3);
 	cr_assert(reports(sender, 1, PAIR, next_number(sender) - 1));
-	cr_assert_eq(
-	    dfi__multicast_sender_unreturned(protocol, 1, next_number(sender)),
+	cr_assert_eq(dfi__multicast_sender_unreturned(
+			 protocol, 1, next_number(sender), 0),
 	    1);
 	/* Who has not joined lacks nothing. */
-	cr_assert_eq(
-	    dfi__multicast_sender_unreturned(protocol, 2, next_number(sender)),
+	cr_assert_eq(dfi__multicast_sender_unreturned(
+			 protocol, 2, next_number(sender), 0),
 	    0);
 }
 
@@ -413,8 +413,8 @@ static void leave(struct sender *sender)
 	dfi__multicast_sender_left(protocol, 0, next_number(sender) - 1);
 	cr_assert_eq(credit(sender, 0), next_number(sender) - 1);
 	cr_assert_eq(sender->headers[0].credit.closed, RING_CLOSED);
-	cr_assert_eq(
-	    dfi__multicast_sender_unreturned(protocol, 0, next_number(sender)),
+	cr_assert_eq(dfi__multicast_sender_unreturned(
+			 protocol, 0, next_number(sender), 0),
 	    2);
 	/* It holds up nobody, and what comes later is not its own. */
 	cr_assert(!reports(sender, 0, PAIR, next_number(sender)));

@@ -166,9 +166,12 @@ void dfi__multicast_sender_abort(
 void dfi__multicast_sender_forget(
     struct multicast_sender *sender, uint32_t target);
 
-/* Tuples that were published before number end and not given back. */
-uint64_t dfi__multicast_sender_unreturned(
-    const struct multicast_sender *sender, uint32_t target, uint64_t end);
+/*
+ * Tuples that were published before number end and not given back. sets: only
+ * those of a set that has one of these bits; 0: the flow has no sets.
+ */
+uint64_t dfi__multicast_sender_unreturned(const struct multicast_sender *sender,
+    uint32_t target, uint64_t end, uint64_t sets);
 
 /* Whether all targets are over. */
 bool dfi__multicast_sender_is_over(const struct multicast_sender *sender);

@@ -122,8 +122,8 @@ void dfi__multicast_sender_forget(
 	sender->peers[target].pair = 0;
 }
 
-uint64_t dfi__multicast_sender_unreturned(
-    const struct multicast_sender *sender, uint32_t target, uint64_t end)
+uint64_t dfi__multicast_sender_unreturned(const struct multicast_sender *sender,
+    uint32_t target, uint64_t end, uint64_t sets)
 {
 	const struct ring_geometry *g = &sender->config.flow.geometry;
 	const struct sender_peer *peer = &sender->peers[target];
@@ -135,8 +135,9 @@ uint64_t dfi__multicast_sender_unreturned(
 	for (; peer->pair && number < end; number++) {
 		slot = (uint32_t)((number - sender->config.start) %
 		    g->segment_count);
-		bytes += footer_tuple_bytes(
-		    atomic_peek(&sender_footer_of(sender, slot)->state));
+		if (!sets || sender_set_of(sender, slot) & sets)
+			bytes += footer_tuple_bytes(atomic_peek(
+			    &sender_footer_of(sender, slot)->state));
 	}
 	return bytes / g->tuple_size;
 }

@@ -406,7 +406,8 @@ void dfi__sender_ring_drop(struct remote *remote, enum multicast_over over)
 	dfi__sender_ring_leave(ring->source, ring->target, over);
 }
 
-uint64_t dfi__sender_ring_unreturned(struct remote *remote, uint64_t end)
+uint64_t dfi__sender_ring_unreturned(
+    struct remote *remote, uint64_t end, uint64_t sets)
 {
 	const struct sender_remote *ring = (const struct sender_remote *)remote;
 	struct sender_ring *source = ring->source;
@@ -415,7 +416,7 @@ uint64_t dfi__sender_ring_unreturned(struct remote *remote, uint64_t end)
 	dfi__multicast_end_poll(&source->end);
 	dfi__multicast_end_lock(&source->end);
 	n = dfi__multicast_sender_unreturned(
-	    &source->sender, ring->target, end);
+	    &source->sender, ring->target, end, sets);
 	dfi__multicast_end_unlock(&source->end);
 	return n;
 }

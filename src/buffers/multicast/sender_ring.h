@@ -100,7 +100,8 @@ void dfi__sender_ring_left(struct remote *ring, uint64_t given_back);
 void dfi__sender_ring_drop(struct remote *ring, enum multicast_over over);
 
 /* See dfi__multicast_sender_unreturned(). */
-uint64_t dfi__sender_ring_unreturned(struct remote *ring, uint64_t end);
+uint64_t dfi__sender_ring_unreturned(
+    struct remote *ring, uint64_t end, uint64_t sets);
 
 /* Why no target of the source can be reached any more, or NULL. */
 const char *dfi__sender_ring_broken(const struct sender_ring *source);

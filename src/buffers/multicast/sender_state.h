@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/atomic.h"
+#include "buffers/layout/checksum.h"
 #include "sender.h"
 
 /* Targets do not answer ABORT, so the source sends it several times. */
@@ -22,6 +23,18 @@ static inline const struct segment_footer *sender_footer_of(
 	return (const struct segment_footer *)(const void
 		*)((const char *)sender->config.slots +
 	    (uint64_t)g->slot_size * slot + g->footer_offset);
+}
+
+/* The target set of a segment, in a flow that has them. */
+static inline uint64_t sender_set_of(
+    const struct multicast_sender *sender, uint32_t slot)
+{
+	const struct ring_geometry *g = &sender->config.flow.geometry;
+
+	return segment_header(g,
+	    (const char *)sender->config.slots + (uint64_t)g->slot_size * slot +
+		g->payload_offset)
+	    ->targets;
 }
 
 /* The time until the first question is repeated. */

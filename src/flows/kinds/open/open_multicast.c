@@ -264,8 +264,10 @@ uint64_t dfi__open_multicast_unreturned(struct dfi_source *end)
 	if (!has_joined(end))
 		return 0;
 	dfi__open_multicast_look(end);
-	return dfi__sender_ring_unreturned(
-	    end->rings[0].remote, end->rings[0].seq);
+	return dfi__sender_ring_unreturned(end->rings[0].remote,
+	    end->rings[0].seq,
+	    end->flow.part.has_sets ? UINT64_C(1) << end->flow.part.first_target
+				    : 0);
 }
 
 void dfi__open_multicast_drop(struct dfi_source *end)

@@ -78,6 +78,8 @@ static int send_to(
 	ring->segment = open->filled;
 	ring->global = position;
 	ring->targets = open->set;
+	if (!bytes)
+		open_note_mark(open->ends[seat]);
 	counter_add(&source->writers[0].moved, bytes);
 	return dfi__writer_publish(ring, bytes) < 0
 	    ? dfi__open_lose(source, seat)
@@ -177,8 +179,13 @@ static int send_to_all(struct dfi_source *source, uint64_t bytes)
 	}
 	if (open->order)
 		dfi__open_order_sent(source, position);
-	if (unlikely(ret >= 0 && !n && open->set))
+	if (unlikely(ret >= 0 && !n && open->set)) {
+		/* Others have got its position, so it counts for who joins. */
+		if (open->order)
+			owned_add(
+			    &lane->total, bytes / source->head.tuple_size);
 		return dfi__open_replica_drop(source, bytes);
+	}
 	open->held = n ? 0 : bytes;
 	if (unlikely(!n && open->filled != open->room)) {
 		memcpy(open->room, open->filled, bytes);
@@ -257,6 +264,18 @@ static void close_lane(struct dfi_source *source)
 	source_close_lane(source, 0);
 }
 
+/* Send what waits: 1 if nothing waits, and each target has room. */
+static int send_held(struct dfi_source *source, uint32_t *seat)
+{
+	struct open_source *open = open_source(source);
+	int ret = open->may_push ? dfi__open_look_for_room(source, seat) : 0;
+
+	if (ret <= 0 || !open->held)
+		return ret;
+	ret = send_to_all(source, open->held);
+	return ret || open->held ? ret : dfi__open_look_for_room(source, seat);
+}
+
 /*
  * Open the lane, if it is closed, once each target has room for its segment and
  * for one that waits: as dfi__open_look_for_room().
@@ -264,18 +283,12 @@ static void close_lane(struct dfi_source *source)
 static int open_when_room(struct dfi_source *source, uint32_t *seat)
 {
 	struct open_source *open = open_source(source);
-	int ret = 0;
+	int ret;
 
 	*seat = open_seats(source);
 	if (source->writers[0].segment)
 		return 1;
-	if (open->may_push)
-		ret = dfi__open_look_for_room(source, seat);
-	if (ret > 0 && open->held) {
-		ret = send_to_all(source, open->held);
-		if (!ret && !open->held)
-			ret = dfi__open_look_for_room(source, seat);
-	}
+	ret = send_held(source, seat);
 	if (ret > 0) {
 		dfi__open_shared_enter(open);
 		open_lane(source);
@@ -357,8 +370,13 @@ static int await_lane(struct dfi_source *source, bool only_sent)
 		ret = source_check(source);
 		if (!ret)
 			ret = dfi__open_adopt(source);
+		/* What waits may be for another set. */
 		if (!ret)
-			ret = only_sent ? 1 : find_set(source);
+			ret = open->held && !only_sent
+			    ? send_held(source, &seat)
+			    : 1;
+		if (ret > 0 && !only_sent)
+			ret = find_set(source);
 		if (ret > 0)
 			ret = open_when_room(source, &seat);
 		if (ret != 0)
@@ -460,8 +478,11 @@ int dfi__open_replica_choose(struct dfi_source *source, uint64_t targets)
 	int ret = send_segment(source);
 
 	if (!ret)
-		source->head.targets = targets;
-	return ret;
+		ret = await_sent(source);
+	if (ret < 0 && source->status)
+		return ret;
+	source->head.targets = targets;
+	return 0;
 }
 
 /* While nobody is there, what the lane has waits for the first who comes. */

@@ -476,12 +476,23 @@ void dfi__open_shared_mark(struct open_source *open, uint64_t mark)
 	(void)count(open, 0);
 }
 
+/* Of the last n segments there: what was for other targets. */
+static uint64_t skipped(
+    const struct open_source *open, const struct dfi_source *end, uint64_t n)
+{
+	return dfi__flow_has_groups(&open->source->flow)
+	    ? dfi__writer_skipped(
+		  &open->shared->writer, n, end->flow.part.first_target)
+	    : 0;
+}
+
 uint64_t dfi__open_shared_unreturned(
     const struct open_source *open, const struct dfi_source *end)
 {
 	const struct writer *ring = &end->rings[0];
 	const struct shared_stay *stay;
 	uint64_t consumed, left, there, total = atomic_peek(&ring->total);
+	uint64_t in_ring;
 
 	stay = open->shared ? &open->shared->stays[end->flow.part.first_target]
 			    : NULL;
@@ -497,10 +508,12 @@ uint64_t dfi__open_shared_unreturned(
 	/* The first of them is in front of the shared ring, in it, or behind.
 	 */
 	if ((int64_t)(consumed - stay->first) < 0)
-		return dfi__writer_last(ring, left - there);
+		return dfi__writer_last(ring, left - there) -
+		    skipped(open, end, there);
 	if (consumed - stay->first >= there)
 		return dfi__writer_last(ring, left);
-	return dfi__writer_last(
-		   &open->shared->writer, there - (consumed - stay->first)) +
-	    total - stay->before - atomic_peek(&open->shared->writer.total);
+	in_ring = there - (consumed - stay->first);
+	return dfi__writer_last(&open->shared->writer, in_ring) + total -
+	    stay->before - atomic_peek(&open->shared->writer.total) -
+	    skipped(open, end, in_ring);
 }

@@ -9,7 +9,8 @@ static int check_set(const struct dfi_source *source, uint64_t targets)
 {
 	uint32_t n = source->flow.n_targets;
 
-	if (!source->head.targets)
+	/* In other flows the word may be a table. */
+	if (!dfi__flow_has_groups(&source->flow))
 		return dfi__fail(-EPROTOTYPE,
 		    "flow '%s': source %u: a set of targets, but the flow has "
 		    "no groups: declare it DFI_REPLICATE with routing "
