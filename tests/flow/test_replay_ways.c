@@ -507,6 +507,36 @@ Test(replay_ways, a_ring_gets_room_by_an_acknowledgement)
 	finish(&worker, 1);
 }
 
+/* The first full ring of a target hides no other one. */
+Test(replay_ways, each_source_hears_that_its_window_is_used_up)
+{
+	struct kv kv = { WINDOW + 1, WINDOW + 1 };
+	struct dfi_source *sources[2];
+	struct worker worker;
+	uint32_t i;
+
+	create(DFI_ROUTE_ROUND_ROBIN, 1);
+	open_worker(&worker, 0);
+	for (i = 0; i < 2; i++) {
+		sources[i] = open_at(i, 0);
+		push_from(sources[i], 1, WINDOW);
+		dfi_source_interrupt(sources[i]);
+		assert_error(dfi_source_push(sources[i], &kv), -EINTR, "");
+	}
+	work_until(&worker, 1, 2 * WINDOW);
+	for (i = 0; i < 2; i++)
+		assert_error(work(&worker), -ENOBUFS, "");
+	for (i = 2; i-- > 0;)
+		assert_error(
+		    dfi_source_push(sources[i], &kv), -ENOBUFS, "target 0");
+	commit(&worker);
+	for (i = 0; i < 2; i++)
+		push_from(sources[i], WINDOW + 1, WINDOW + 1);
+	for (i = 0; i < 2; i++)
+		close_source(sources[i], &worker, 1);
+	finish(&worker, 1);
+}
+
 /* ---- Sources that return ---------------------------------------------------
  */
 

@@ -174,25 +174,29 @@ static void note_full(struct open_target *open, struct taken *taken)
 int dfi__acks_check(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
+	const struct taken *full = NULL;
 	const struct reader *reader;
 	uint32_t i;
 
-	for (i = 0; i < open_n_taken(open); i++) {
+	for (i = open_n_taken(open); i-- > 0;) {
 		reader = &open->taken[i].end->readers[0];
 		if (reader->seq - reader->returned <
 		    reader->geometry.segment_count)
 			continue;
+		full = &open->taken[i];
 		note_full(open, &open->taken[i]);
-		return dfi__fail(-ENOBUFS,
-		    "flow '%s': %s %u: all %u segments of the ring of source "
-		    "%u were consumed since the last acknowledgement: "
-		    "acknowledge more often (dfi_target_ack()), or create the "
-		    "flow with a larger segment_count or segment_size, or with "
-		    "open.spill_dir",
-		    target->flow.name, TARGET_ID(target),
-		    reader->geometry.segment_count, open->taken[i].seat);
 	}
-	return 0;
+	return !full
+	    ? 0
+	    : dfi__fail(-ENOBUFS,
+		  "flow '%s': %s %u: all %u segments of the ring of "
+		  "source %u were consumed since the last "
+		  "acknowledgement: acknowledge more often "
+		  "(dfi_target_ack()), or create the flow with a "
+		  "larger segment_count or segment_size, or with "
+		  "open.spill_dir",
+		  target->flow.name, TARGET_ID(target),
+		  full->end->readers[0].geometry.segment_count, full->seat);
 }
 
 bool dfi__acks_are_due(const struct acks *acks)

@@ -105,14 +105,15 @@ int dfi__spill_new(struct dfi_source *source)
 		    dfi__flow_geometry(&source->flow).segment_bytes;
 		spill->slots = MOST_BYTES / spill->entry;
 		spill->buffer = malloc(spill->entry);
+		for (i = 0; i < n; i++)
+			spill->of[i] =
+			    (struct spill_file){ .keeper.keep = keep_copies,
+				    .spill = spill,
+				    .fd = -1 };
 	}
 	if (!spill || !spill->buffer)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
-	for (i = 0; i < n; i++)
-		spill->of[i] = (struct spill_file){
-			.keeper.keep = keep_copies, .spill = spill, .fd = -1
-		};
 	/* Errors of the directory show now. */
 	fd = new_file(spill);
 	if (fd < 0)
@@ -266,6 +267,7 @@ const struct spilled *dfi__spill_read(
 	/* The last of a file may be shorter. */
 	if (n >= (ssize_t)sizeof(*spilled) &&
 	    spilled->bytes <= spill->entry - sizeof(*spilled) &&
+	    !(spilled->bytes % spill->source->head.tuple_size) &&
 	    (size == sizeof(*spilled) ||
 		(uint64_t)n >= sizeof(*spilled) + spilled->bytes))
 		return spilled;

@@ -376,6 +376,13 @@ static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
 		atomic_set(&pair->evict, 0);
 }
 
+/* Whether one to be evicted has its seat yet: the pair stays till then. */
+static bool owes_eviction(struct pairs *pairs, uint32_t seat, struct pair *pair)
+{
+	return pair->state == PAIR_RETIRED && atomic_peek(&pair->evict) &&
+	    seat_watch_holder(&pairs->seats, seat) == pair->incarnation;
+}
+
 /* Do what is due for a seat, under the lock: whether there was something. */
 static bool look_at(struct pairs *pairs, uint32_t seat, int64_t now)
 {
@@ -391,8 +398,9 @@ static bool look_at(struct pairs *pairs, uint32_t seat, int64_t now)
 		}
 		busy |= note_stale(pairs, seat, pair);
 		busy |= note_evicted(pairs, seat, pair);
-		if (pair->state == PAIR_RETIRED ||
-		    is_left_over(pairs, seat, pair))
+		if (!owes_eviction(pairs, seat, pair) &&
+		    (pair->state == PAIR_RETIRED ||
+			is_left_over(pairs, seat, pair)))
 			busy |= dfi__pairs_unmake(pairs, seat, pair);
 	}
 	room = may_make(pairs, seat, now);
