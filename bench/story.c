@@ -241,9 +241,10 @@ static void write_claims(struct page *page, const json_t *result)
  * The members that may tell the rows of an experiment apart. The last ones are
  * left out if the series do that.
  */
-static const char *const what[] = { "series", "measure", "step", "how", "api",
-	"mode", "store", "source_combining", "tuple_size", "nodes", "threads",
-	"clients", "outstanding", "count", "sources", "targets", "wait" };
+static const char *const what[] = { "series", "event", "measure", "step", "how",
+	"api", "mode", "store", "source_combining", "tuple_size", "nodes",
+	"threads", "clients", "outstanding", "count", "sources", "targets",
+	"wait" };
 
 #define N_WHAT (sizeof(what) / sizeof(what[0]))
 #define N_WITH_SERIES (N_WHAT - 3)

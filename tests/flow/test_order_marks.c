@@ -25,7 +25,6 @@ static void create_with(uint32_t verify)
 		.n_targets = SEATS,
 		.segment_size = SEGMENT * (uint32_t)sizeof(struct kv),
 		.segment_count = RING,
-		.transport = DFI_TRANSPORT_SHM,
 		.verify = verify,
 		.replicate = { .ordered = 1 },
 		.open = { .membership = DFI_MEMBERS_OPEN,
