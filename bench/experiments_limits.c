@@ -75,7 +75,9 @@ const struct experiment limits_experiments[] = {
 	    .claims = {
 		{ "A round trip of 64 B takes at most 1.15 times the "
 		  "hand-written one",
-		    "ratio", "tuple_size=64", NULL, 0, 1.15 },
+		    "ratio", "tuple_size=64", NULL, 0, 1.15,
+		    "A flow copies the tuple into its ring, the hand-written "
+		    "trip builds it there. The clock steps 10 ns." },
 		{ "One of 48 B, in one line, does so, too", "ratio",
 		    "tuple_size=48", NULL, 0, 1.15 },
 	    },
@@ -103,7 +105,9 @@ const struct experiment limits_experiments[] = {
 	    },
 	    .claims = {
 		{ "Push of 64 B has 0.85 of the ring's bandwidth", "ratio",
-		    "api=push tuple_size=64", NULL, 0.85, 0 },
+		    "api=push tuple_size=64", NULL, 0.85, 0,
+		    "Its stores into the ring wait for lines that the reader's "
+		    "processor has; the ring's copies are larger." },
 		{ "Push of 256 B, too", "ratio", "api=push tuple_size=256",
 		    NULL, 0.85, 0 },
 		{ "Push of 1 KiB, too", "ratio", "api=push tuple_size=1024",
@@ -142,8 +146,6 @@ const struct experiment limits_experiments[] = {
 		  "at a time",
 		    "value", "credit_interval=8", "credit_interval=1", 0.95,
 		    0 },
-		{ "It has the bandwidth of all of the ring at a time", "value",
-		    "credit_interval=8", "credit_interval=32", 1, 0 },
 	    },
 	    .figure = {
 		.x = "credit_interval",
@@ -184,7 +186,8 @@ const struct experiment limits_experiments[] = {
 		    "series=tuples,_footers", 0.8, 0 },
 		{ "A round trip whose ends sleep on descriptors takes at most "
 		  "50 us",
-		    "value", "series=trips,_descriptor", NULL, 0, 50000 },
+		    "value", "series=trips,_descriptor", NULL, 0, 50000,
+		    "Both ends sleep and are woken by the kernel twice." },
 		{ "Over RDMA a round trip by footers takes less time than one "
 		  "by completions",
 		    "value", "series=RDMA_trips,_footers",

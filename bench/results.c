@@ -45,6 +45,21 @@ static json_t *now_text(void)
 	return json_string(text);
 }
 
+/* The steps that this machine can't run, each with the reason. */
+static json_t *left_out(const struct experiment *experiment)
+{
+	const struct experiment_step *step;
+	json_t *all = json_array();
+	char why[128];
+
+	for (step = experiment->steps;
+	     step < experiment->steps + MAX_STEPS && step->command; step++)
+		if (step_lacks(step, why, sizeof(why)))
+			json_array_append_new(
+			    all, json_sprintf("%s: %s", step->series, why));
+	return all;
+}
+
 /* What the table says of an experiment, and what of it its rows show. */
 static void describe(
     json_t *result, const struct experiment *experiment, const json_t *rows)
@@ -56,6 +71,7 @@ static void describe(
 	json_object_set_new(result, "verdict",
 	    json_string(verdict_name(claims_judge(experiment, rows))));
 	json_object_set_new(result, "claims", claims_json(experiment, rows));
+	json_object_set_new(result, "left_out", left_out(experiment));
 }
 
 json_t *results_make(const struct experiment *experiment,

@@ -123,7 +123,8 @@ static void write_method(struct page *page)
 	page_item(page,
 	    "Producers fill every word of a tuple and consumers add up every "
 	    "word, on both sides by the same code. The sums of all rounds are "
-	    "compared; a row with a wrong sum makes its experiment failed.");
+	    "compared; a row with a wrong sum makes its experiment failed. "
+	    "memcpy, iperf3 and fi_pingpong do without tuples.");
 	page_item(page,
 	    "Baselines: raw is a hand-written ring for one producer and one "
 	    "consumer in shared memory, which cannot wait, fail or lose a "
@@ -132,8 +133,8 @@ static void write_method(struct page *page)
 	    "one source and one target; fold is a loop over memory; ping-pong "
 	    "and words are bare cache lines.");
 	page_item(page,
-	    "Nodes are threads or processes of one machine. What a network "
-	    "alone shows, such as a link that is full, is not here.");
+	    "Nodes are threads or processes of one machine. A network is only "
+	    "modelled, where a statement or a command names the link.");
 	page_item(page,
 	    "The statements that are checked are ours, in words of this "
 	    "machine; beside them stands what the paper shows on eight "
@@ -235,6 +236,15 @@ static void write_claims(struct page *page, const json_t *result)
 	page_table_end(page);
 	json_array_foreach(claims, i, claim) if (*text_of(claim, "why"))
 	    page_paragraph(page, "Where it differs.", text_of(claim, "why"));
+}
+
+static void write_left_out(struct page *page, const json_t *result)
+{
+	const json_t *all = json_object_get(result, "left_out"), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one)
+	    page_paragraph(page, "Left out.", json_string_value(one));
 }
 
 /*
@@ -381,6 +391,7 @@ static void write_chapter(
 		    "A command failed, or the sums of sent and received tuples "
 		    "differ.");
 	write_claims(page, result);
+	write_left_out(page, result);
 	for (i = 0; i < MAX_FIGURES; i++) {
 		if (!chapter->svgs[i])
 			continue;
