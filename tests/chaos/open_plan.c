@@ -60,6 +60,8 @@ static void plan_flow(struct open_plan *plan, struct rng *rng)
 		plan->segment_size = plan->tuple_size *
 		    between(rng, 1, one_in(rng, 2) ? 4 : 32);
 	plan->segment_count = 1u << between(rng, 1, 5);
+	if (plan->replicates && plan->segment_count < 4)
+		plan->segment_count = 4;
 	plan->min_sources = one_in(rng, 4) ? 1 : 0;
 	if (plan->datagrams)
 		plan_datagrams(plan);

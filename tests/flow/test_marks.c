@@ -1115,7 +1115,7 @@ static void run_open_replicas(uint32_t segment_count)
 Test(marks, marks_go_to_all_targets_of_an_open_replicate_flow)
 {
 	run_open_replicas(4);
-	run_open_replicas(2);
+	run_open_replicas(3);
 }
 
 Test(marks, closing_with_a_mark_in_the_ring_loses_nothing)

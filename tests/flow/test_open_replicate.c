@@ -111,6 +111,36 @@ Test(open_replicate, a_target_that_joins_knows_where_it_begins)
 	expect_end(late, 0);
 }
 
+/* What is behind a mark comes behind it, also to one who joins between. */
+Test(open_replicate, a_target_that_joins_gets_the_mark_first)
+{
+	struct dfi_target *first, *late;
+	struct dfi_event event;
+	struct dfi_source *s;
+	const void *tuple;
+
+	create(DFI_ON_LOSS_DROP);
+	first = target(0);
+	s = source_with_events(0, 0);
+	await_targets(s, 1);
+	cr_assert_eq(dfi_source_mark(s, 5), 0, "%s", dfi_errmsg());
+	push_numbers(s, 0, 3);
+	late = target(1);
+	await_targets(s, 1);
+	flush(s);
+	expect_event(late, DFI_JOINED, 0);
+	cr_assert_eq(
+	    dfi_target_consume(late, &tuple), -ENOMSG, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_event(late, &event), 0);
+	cr_assert_eq(event.type, DFI_MARK);
+	cr_assert_eq(event.value, 5);
+	expect_numbers(late, 0, 3);
+	dfi_source_abort(s);
+	dfi_source_close(s);
+	close_target(late);
+	close_target(first);
+}
+
 /* An idle source that flushes tells a new target where it begins. */
 Test(open_replicate, a_target_that_joins_an_idle_source_knows_as_well)
 {
@@ -839,7 +869,7 @@ Test(open_replicate, what_is_not_there_is_refused)
 	    "DFI_REPLICATION_NAIVE");
 	refuse(-EINVAL, (attr.routing = DFI_ROUTE_DIRECT, attr.n_targets = 65),
 	    "targets");
-	refuse(-EINVAL, attr.segment_count = 1, "segment_count 1");
+	refuse(-EINVAL, attr.segment_count = 2, "segment_count 2");
 	refuse(-EOPNOTSUPP, attr.open.on_loss = DFI_ON_LOSS_REPLAY,
 	    "DFI_ON_LOSS_DROP");
 	refuse(-EINVAL, attr.open.evict_after_ms = 100,

@@ -399,9 +399,10 @@ int dfi_flow_remove(struct dfi *dfi, const char *name)
 	dfi__flow_key(key, name);
 	ret = dfi__client_delete(
 	    dfi->registry, key, 0, context_deadline(dfi, 0));
+	/* Again after a member that was leaving is gone. */
+	if (!ret || ret == -ENOENT)
+		forget_tables(dfi, name);
 	if (ret == -ENOENT)
 		return dfi__fail(-ENOENT, "flow '%s' doesn't exist", name);
-	if (!ret)
-		forget_tables(dfi, name);
 	return ret;
 }

@@ -43,7 +43,7 @@ static int check_closed(
 }
 
 /* The first segment of a ring is a mark (J1). */
-#define REPLICATE_LEAST_SEGMENTS 2
+#define REPLICATE_LEAST_SEGMENTS 3
 
 /*
  * What targets report of all sources, and a view with all members, are values
@@ -86,7 +86,7 @@ static int check_replicate(
 		return dfi__fail(-EINVAL,
 		    "flow '%s': segment_count %u: rings of an open replicate "
 		    "flow need at least %d: one tells a target where it "
-		    "begins",
+		    "begins, and one has the last mark",
 		    flow->name, attr->segment_count, REPLICATE_LEAST_SEGMENTS);
 	return flow->ordered ? check_order(flow, attr) : 0;
 }

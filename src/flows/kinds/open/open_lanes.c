@@ -276,11 +276,8 @@ int dfi__open_adopt(struct dfi_source *source)
 	     i++)
 		if (open->ends[i])
 			dfi__open_replica_greet(source, open->ends[i], 0);
-	/* A replicate flow's open segment has the room; the mark comes later.
-	 */
 	for (i = 0; ret >= 0 && i < open_seats(source); i++)
-		if (open->ends[i] &&
-		    !(open->replicates && source_filled(source, 0)))
+		if (open->ends[i])
 			ret = dfi__open_mark_end(source, i);
 	if (ret < 0)
 		return ret;

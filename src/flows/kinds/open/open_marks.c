@@ -45,7 +45,10 @@ int dfi__open_mark_end(struct dfi_source *source, uint32_t seat)
 	/* The helper has taken this one, and tuples have gone there since. */
 	if (open_source(source)->keyed)
 		dfi__keyed_send_end(source, end);
-	ret = writer_credit(&end->rings[0]);
+	/* What a replicate flow's open lane has needs a segment as well. */
+	ret = open_source(source)->replicates && source_filled(source, 0)
+	    ? dfi__writer_room(&end->rings[0], 2)
+	    : writer_credit(&end->rings[0]);
 	if (!ret)
 		return 0;
 	if (ret > 0) {

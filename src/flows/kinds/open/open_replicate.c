@@ -477,11 +477,13 @@ int dfi__open_replica_choose(struct dfi_source *source, uint64_t targets)
 {
 	int ret = send_segment(source);
 
+	/* What waits for its number is not in the way of the next set. */
 	if (!ret)
 		ret = await_sent(source);
-	if (ret < 0 && source->status)
+	if (ret < 0)
 		return ret;
 	source->head.targets = targets;
+	close_without_set(source);
 	return 0;
 }
 
