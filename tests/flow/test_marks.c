@@ -895,6 +895,28 @@ static struct dfi_source *join_source(uint32_t seat, struct dfi_target *target)
 	return source;
 }
 
+static bool has_joined(void *source)
+{
+	struct dfi_event event;
+
+	return dfi_source_event(source, &event) == 0 &&
+	    event.type == DFI_JOINED;
+}
+
+/* A source that has two targets, each of which knows it. */
+static struct dfi_source *join_two(struct dfi_target *targets[2])
+{
+	struct dfi_source *source = open_source(rig.other, "f", 0, DFI_EVENTS);
+	uint32_t t;
+
+	/* Targets may know it a moment before it takes them over. */
+	for (t = 0; t < 2; t++)
+		cr_assert(eventually(has_joined, source));
+	for (t = 0; t < 2; t++)
+		cr_assert_eq(next_event(targets[t], DFI_JOINED).seat, 0);
+	return source;
+}
+
 static void end_open(struct dfi_target *target)
 {
 	const void *tuple;
@@ -1040,8 +1062,7 @@ Test(marks, marks_come_behind_tuples_by_every_routing)
 		create_open(routings[r], 4);
 		for (t = 0; t < 2; t++)
 			targets[t] = open_with_events(t);
-		source = join_source(0, targets[0]);
-		cr_assert_eq(next_event(targets[1], DFI_JOINED).seat, 0);
+		source = join_two(targets);
 		for (value = 1; value < 20; value++) {
 			for (t = 0; t < 5; t++) {
 				kv = numbered_kv(value);
