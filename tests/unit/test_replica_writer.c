@@ -4,6 +4,7 @@
  * are read at different speeds, over the wrap-around of all counters.
  */
 #include <criterion/criterion.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,17 @@ static void settle(struct replica_writer *replica_writer)
 	while ((ret = dfi__replica_go_on(replica_writer)) == 0)
 		;
 	cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+}
+
+/* Readers are aligned. */
+static struct fixture *new_fixture(void)
+{
+	struct fixture *f = aligned_alloc(
+	    alignof(struct fixture), sizeof(struct fixture));
+
+	cr_assert_not_null(f);
+	memset(f, 0, sizeof(*f));
+	return f;
 }
 
 static void start(struct fixture *f, uint32_t count, uint64_t first)
@@ -121,7 +133,7 @@ static bool take(struct fixture *f, uint32_t ring)
 
 static void for_each_ring(void (*fn)(struct fixture *f))
 {
-	struct fixture *f = calloc(1, sizeof(*f));
+	struct fixture *f = new_fixture();
 	uint32_t count;
 	size_t i;
 
@@ -354,7 +366,7 @@ static struct transport_ops start_to_fail(struct fixture *f)
 
 Test(replica_writer, names_the_ring_that_failed)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
+	struct fixture *f = new_fixture();
 	struct transport_ops ops;
 
 	cr_assert_not_null(f);
@@ -372,7 +384,7 @@ Test(replica_writer, names_the_ring_that_failed)
 /* The sender of parts does not fill the segment, and learns of it later. */
 Test(replica_writer, what_comes_behind_a_part_is_not_lost_if_a_ring_failed)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
+	struct fixture *f = new_fixture();
 	struct transport_ops ops;
 	char *segment;
 
@@ -395,7 +407,7 @@ Test(replica_writer, what_comes_behind_a_part_is_not_lost_if_a_ring_failed)
  */
 Test(replica_writer, who_has_cancelled_may_fail)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
+	struct fixture *f = new_fixture();
 	struct transport_ops ops;
 
 	cr_assert_not_null(f);
