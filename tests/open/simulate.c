@@ -168,8 +168,7 @@ static void run_jobs(const struct options *options, struct shared *shared)
 	}
 	for (i = 0; i < options->jobs; i++)
 		if (waitpid(pids[i], &status, 0) != pids[i] || status != 0)
-			note_failure(shared, &shared->jobs[i], options->first,
-			    "a process has not ended well");
+			shared->crashed = true;
 }
 
 static uint64_t sum(const struct shared *shared, unsigned jobs, size_t count)
