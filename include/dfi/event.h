@@ -48,7 +48,8 @@ enum dfi_event_type {
 	 * of a source that the network has lost, which dfi_target_gap() names;
 	 * without DFI_EVENTS, consuming returns -ENODATA. In an ordered open
 	 * flow positions that no target delivers, as their source was lost:
-	 * seat is DFI_ANY_SEAT.
+	 * seat is DFI_ANY_SEAT. Nobody was promised these, so without
+	 * DFI_EVENTS they are passed over.
 	 */
 	DFI_GAP,
 };
@@ -116,7 +117,8 @@ DFI_API int dfi_target_leave(struct dfi_target *target);
 /*
  * Take an event of a source, about a target. Pushes do not return -ENOMSG: ask
  * when it suits. A target that has come and gone since the last call has none.
- * -EAGAIN: there is none.
+ * -EAGAIN: there is none; with DFI_NONBLOCK dfi_source_fd() is readable again
+ * when there may be one.
  */
 DFI_API int dfi_source_event(
     struct dfi_source *source, struct dfi_event *event);

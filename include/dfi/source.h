@@ -166,7 +166,8 @@ DFI_API int dfi_source_flush(struct dfi_source *source);
 
 /*
  * A descriptor to poll after a push, claim, mark or flush returned -EAGAIN, for
- * room at a target that refused (context.h, "Polling"). A thread that is source
+ * room at a target that refused (context.h, "Polling"), or dfi_source_event(),
+ * for an event. A thread that is source
  * and target of flows that may be full uses DFI_NONBLOCK on both, consumes when
  * a push is refused, and polls both.
  */

@@ -659,6 +659,61 @@ Test(open_rules, pushes_do_not_wait_for_events)
 	close_target(second);
 }
 
+/*
+ * The descriptor is readable until the call finds nothing, and again when there
+ * is an event. It may be readable for nothing, but not for ever.
+ */
+static void await_event(struct dfi_source *s, uint32_t type, uint32_t seat)
+{
+	struct pollfd pollfd = { .fd = dfi_source_fd(s), .events = POLLIN };
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_event event;
+	int ret;
+
+	cr_assert_geq(pollfd.fd, 0, "%s", dfi_errmsg());
+	while ((ret = dfi_source_event(s, &event)) == -EAGAIN)
+		await_fd(pollfd.fd);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	cr_assert_eq(event.type, type, "%u", event.type);
+	cr_assert_eq(event.seat, seat);
+	do {
+		cr_assert_eq(dfi_source_event(s, &event), -EAGAIN);
+		cr_assert_lt(now_ms(), until, "it is always readable");
+	} while (poll(&pollfd, 1, 0));
+}
+
+Test(open_rules, events_make_the_descriptor_of_a_source_readable)
+{
+	struct kv kv = numbered_kv(1);
+	struct dfi_target *first, *second;
+	struct dfi_batch batch;
+	struct dfi_source *s;
+	int i, ret;
+
+	create(DFI_SHUFFLE, DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	s = source_with(0, DFI_EVENTS | DFI_NONBLOCK);
+	first = target_with(0, 0);
+	await_event(s, DFI_JOINED, 0);
+	second = target_with(1, 0);
+	await_event(s, DFI_JOINED, 1);
+	close_target(second);
+	await_event(s, DFI_ENDED, 1);
+	/* A push that was refused keeps its notice. */
+	while ((ret = dfi_source_push_to(s, 0, &kv)) == 0)
+		;
+	cr_assert_eq(ret, -EAGAIN, "%s", dfi_errmsg());
+	for (i = 0; i < RING; i++) {
+		cr_assert_eq(consume_batch_soon(first, &batch), SEGMENT);
+		dfi_target_release(first, &batch);
+	}
+	second = target_with(1, 0);
+	await_event(s, DFI_JOINED, 1);
+	cr_assert_eq(dfi_source_push_to(s, 0, &kv), 0, "%s", dfi_errmsg());
+	close_target(first);
+	close_target(second);
+	close_source(s);
+}
+
 Test(open_rules, who_has_come_and_gone_has_no_event)
 {
 	struct dfi_target *first, *second;

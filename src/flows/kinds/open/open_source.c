@@ -299,6 +299,7 @@ static int attach(struct dfi_source *source, uint32_t index,
 	open->next = source->index % source->flow.n_targets;
 	/* Take over what is there, so that the first push finds it. */
 	open->seen = pairs_changes(&open->pairs) - 1;
+	open->refused = OPEN_NO_SEAT;
 	if (source->flags & DFI_NONBLOCK)
 		return 0;
 	ret = dfi__open_await_start(source, deadline);
@@ -413,22 +414,14 @@ static bool take_news(
 	return true;
 }
 
-int dfi_source_event(struct dfi_source *source, struct dfi_event *event)
+/* The next event: 1, 0: there is none, or an error of the source. */
+static int next_event(struct dfi_source *source, struct dfi_event *event)
 {
-	SOURCE_CALL(source, SOURCE_SHARED(source));
-	struct open_source *open;
-	int ret = dfi__source_check_free(source);
+	struct open_source *open = open_source(source);
 	bool found = false;
 	uint32_t i;
+	int ret;
 
-	if (ret < 0)
-		return ret;
-	if (!event || !(source->flags & DFI_EVENTS))
-		return dfi__fail(-EINVAL, "flow '%s': %s %u: %s",
-		    source->flow.name, SOURCE_ID(source),
-		    event ? "has no events: open it with DFI_EVENTS"
-			  : "dfi_source_event: event is NULL");
-	open = open_source(source);
 	keyed_enter(open);
 	ret = dfi__open_adopt(source);
 	/* Who has come and gone by now has no event. */
@@ -437,9 +430,29 @@ int dfi_source_event(struct dfi_source *source, struct dfi_event *event)
 	for (i = 0; !ret && !found && i < source->flow.n_targets; i++)
 		found = take_news(&open->news[i], i, event);
 	keyed_leave(open);
-	if (found)
-		return 0;
-	return ret < 0 ? ret : dfi__fail_text(-EAGAIN, "there is no event");
+	return ret < 0 ? ret : found;
+}
+
+int dfi_source_event(struct dfi_source *source, struct dfi_event *event)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	int ret = dfi__source_check_free(source);
+
+	if (ret < 0)
+		return ret;
+	if (!event || !(source->flags & DFI_EVENTS))
+		return dfi__fail(-EINVAL, "flow '%s': %s %u: %s",
+		    source->flow.name, SOURCE_ID(source),
+		    event ? "has no events: open it with DFI_EVENTS"
+			  : "dfi_source_event: event is NULL");
+	ret = next_event(source, event);
+	/* What came while the descriptor was armed would not make it readable.
+	 */
+	if (!ret && !dfi__open_arm_news(source))
+		ret = next_event(source, event);
+	if (ret)
+		return ret < 0 ? ret : 0;
+	return dfi__fail_text(-EAGAIN, "there is no event");
 }
 
 int dfi_source_seat(const struct dfi_source *source)

@@ -74,16 +74,17 @@ struct open_source {
 	struct dfi_source **ends; /* of the pairs that were taken, or NULL */
 	struct pair **taken;      /* these pairs */
 	uint32_t n_ends;
-	bool may_push;   /* min_sources and min_targets were there */
-	bool routed;     /* one lane */
-	bool combines;   /* for targets that stay */
-	bool replicates; /* to all targets */
-	bool goes_on;    /* a full lane, at the same target (open_lanes.c) */
-	uint32_t chosen; /* its target, while the lane is open */
-	uint32_t next;   /* where the routing goes on */
-	uint32_t seen;   /* the last of pairs_changes() */
-	char *room;      /* of the lane's segment, if it replicates by copies */
-	char *filled;    /* where that segment is, or was */
+	bool may_push;    /* min_sources and min_targets were there */
+	bool routed;      /* one lane */
+	bool combines;    /* for targets that stay */
+	bool replicates;  /* to all targets */
+	bool goes_on;     /* a full lane, at the same target (open_lanes.c) */
+	uint32_t chosen;  /* its target, while the lane is open */
+	uint32_t next;    /* where the routing goes on */
+	uint32_t seen;    /* the last of pairs_changes() */
+	uint32_t refused; /* the seat of a call that was, or OPEN_NO_SEAT */
+	char *room;   /* of the lane's segment, if it replicates by copies */
+	char *filled; /* where that segment is, or was */
 	struct open_shared *shared; /* if it moves to shared rings, or NULL */
 	struct open_multicast *multicast; /* if by datagrams, or NULL */
 	uint64_t held;              /* bytes in it that wait for a target */
@@ -102,6 +103,8 @@ struct open_source {
 
 /* Instead of a seat: what a wait is for, all acknowledgements. */
 #define OPEN_ALL_SEATS UINT32_MAX
+/* The same: only news of targets. */
+#define OPEN_NO_SEAT (UINT32_MAX - 1)
 
 /*
  * The segments that a seat's target has given back, or 0 without partitions:
@@ -164,6 +167,12 @@ static inline bool open_is_lost(struct dfi_source *end)
  */
 int dfi__open_await_room(
     struct dfi_source *source, uint32_t seat, int64_t *until);
+
+/*
+ * Make the descriptor of a handle with DFI_NONBLOCK readable when there is news
+ * of a target, and for the call that was refused last. false: there is by now.
+ */
+bool dfi__open_arm_news(struct dfi_source *source);
 
 /*
  * Have targets evicted whose rings have been full for too long. Returns when

@@ -57,8 +57,20 @@ struct lane_wait {
 static bool wants(const struct lane_wait *wait, uint32_t seat)
 {
 	return open_source(wait->source)->ends[seat] &&
+	    wait->seat != OPEN_NO_SEAT &&
 	    (wait->seat == seat || wait->seat == OPEN_ALL_SEATS ||
 		wait->source->router.routing == DFI_ROUTE_ANY);
+}
+
+/* Whether a seat is ready for what the call waits for, or its target gone. */
+static bool seat_is_ready(const struct lane_wait *wait, uint32_t seat)
+{
+	struct open_source *open = open_source(wait->source);
+
+	if (wait->seat == OPEN_NO_SEAT)
+		return open->ends[seat] && open_is_lost(open->ends[seat]);
+	return open->may_push && wants(wait, seat) &&
+	    (open_credit(open, seat) || open_is_lost(open->ends[seat]));
 }
 
 static bool is_ready(void *arg)
@@ -75,13 +87,12 @@ static bool is_ready(void *arg)
 		ready |= dfi__spill_failed(open);
 	if (!ready && wait->seat == OPEN_ALL_SEATS)
 		ready = dfi__replay_progressed(source);
-	for (i = 0; !ready && open->may_push && wait->seat != OPEN_ALL_SEATS &&
-	     i < open_seats(source);
+	for (i = 0;
+	     !ready && wait->seat != OPEN_ALL_SEATS && i < open_seats(source);
 	     i++)
-		ready = wants(wait, i) &&
-		    (open_credit(open, i) != 0 || open_is_lost(open->ends[i]));
+		ready = seat_is_ready(wait, i);
 	keyed_leave(open);
-	if (!ready && open->order)
+	if (!ready && open->order && wait->seat != OPEN_NO_SEAT)
 		ready = dfi__open_order_arrived(open);
 	return ready;
 }
@@ -231,10 +242,26 @@ static int dont_wait(
 {
 	struct pairs_wait wait = wait_of(room);
 
+	open_source(source)->refused = room->seat;
 	if (source->notify && dfi__pairs_arm(&wait, source->notify, next))
 		return 0;
 	return dfi__fail_text(
 	    -EAGAIN, "no target has room, or not all are there who must be");
+}
+
+bool dfi__open_arm_news(struct dfi_source *source)
+{
+	struct open_source *open = open_source(source);
+	struct lane_wait room = { source, open->refused };
+	struct pairs_wait wait = wait_of(&room);
+
+	if (!source->notify ||
+	    !dfi__pairs_arm(&wait, source->notify, DEADLINE_NEVER))
+		return true;
+	/* It may be the notice of the refused call that was taken here. */
+	open->refused = OPEN_NO_SEAT;
+	dfi__notify_kick(source->notify);
+	return false;
 }
 
 /* next: when the next target may have to be evicted. until: the deadline. */
