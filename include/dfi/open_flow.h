@@ -82,14 +82,13 @@ struct dfi_open_attr {
 	 * what it has not given back or acknowledged; it is not
 	 * DFI_ON_LOSS_FAIL. Not with DFI_ROUTE_ANY. Evicted are
 	 *   - a target whose ring is full, but not of a combiner flow;
-	 *   - in a hand-over of partitions a source of which nothing comes,
-	 *     and a target that does not take, or, after twice the time, one
-	 *     that does not release;
+	 *   - in a hand-over of partitions a source of which nothing comes, in
+	 *     half the time, and a target that does not release or take;
 	 *   - in a combiner flow a source of which nothing comes while others
 	 *     have ended the window;
-	 *   - in an ordered flow a source that holds up a change of view, after
-	 *     twice the time if it is stopped with a number, then a target; and
-	 *     one that is to give numbers, over libfabric.
+	 *   - in an ordered flow a source that holds up the order, or in half
+	 *     the time a change of view, then a target; and one that is to give
+	 *     numbers, over libfabric.
 	 */
 	uint32_t evict_after_ms;
 	uint32_t partitions; /* 0: the default below, or 2^radix_bits */

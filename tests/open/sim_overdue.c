@@ -27,13 +27,13 @@ static void see_table(struct sim_end *end)
 /* ---- The judge ----------------------------------------------------------- */
 
 /* Who evicts has waited itself: a stop counts as a look at most. */
-static void check_waited(struct sim_end *end, unsigned steps)
+static void check_waited(struct sim_end *end, unsigned halves)
 {
 	uint64_t limit = end->sim->plan.handover;
 	uint64_t stops = end->n_stops - end->t.seen_stops;
 	uint64_t ran = sim_end_ran(end) - end->t.seen_ran;
 
-	if (ran + (stops + 1) * limit / OPEN_OVERDUE_LOOKS < steps * limit)
+	if (ran + (stops + 1) * limit / OPEN_OVERDUE_LOOKS < halves * limit / 2)
 		sim_fail(end->sim,
 		    "%s evicts somebody when it has waited for %llu",
 		    sim_end_name(end), (unsigned long long)ran);
@@ -96,7 +96,7 @@ static void check_bound(struct sim_end *end)
 
 	if (!end->t.seen_table || !end->seats.begun ||
 	    end->n_stops != end->t.seen_stops ||
-	    waited <= 3 * sim->plan.handover + slack(sim) || !is_held_up(end) ||
+	    waited <= 2 * sim->plan.handover + slack(sim) || !is_held_up(end) ||
 	    !sim_is_attached(sim, end))
 		return;
 	/* Its own part may have come late. */
@@ -159,7 +159,7 @@ static void evict_source(struct sim_end *end, uint32_t seat)
 	evict(victim);
 }
 
-static void evict_target(struct sim_end *end, uint32_t seat, bool releases)
+static void evict_target(struct sim_end *end, uint32_t seat)
 {
 	struct sim_end *victim = find(end, OPEN_TARGET, seat);
 	uint64_t table = end->tables.newest.number;
@@ -167,7 +167,7 @@ static void evict_target(struct sim_end *end, uint32_t seat, bool releases)
 	if (!victim || !look_again(end) || end->tables.newest.number != table ||
 	    !dfi__open_holds_up(&end->tables, &end->seats, seat))
 		return;
-	check_waited(end, releases ? 2 : 1);
+	check_waited(end, 2);
 	if (has_done_its_part(end, victim))
 		sim_fail(end->sim, "%s is evicted, and has done its part",
 		    sim_end_name(victim));
@@ -192,5 +192,5 @@ void sim_target_evict_overdue(struct sim_end *end)
 	if (end->life == SIM_UP &&
 	    dfi__open_overdue_target(
 		&end->t.overdue, &end->t.core, now, limit, &seat, &releases))
-		evict_target(end, seat, releases);
+		evict_target(end, seat);
 }

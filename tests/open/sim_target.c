@@ -430,15 +430,16 @@ static bool consume(struct sim_end *end)
 		if (!end->t.n_queue[source] ||
 		    pair->pair.state == OPEN_PAIR_ENDED)
 			continue;
+		/* One that is held back is ahead, and not idle. */
+		if (!open_watermark_may_take(
+			&end->t.watermark, pair->pair.behind, pair->gone))
+			continue;
 		if (pair->ring->taken == pair->ring->sent) {
 			end->sim->counts.idle += dfi__open_watermark_quiet(
 			    &end->t.watermark, source, now(end));
 			check_watermark(end);
 			continue;
 		}
-		if (!open_watermark_may_take(
-			&end->t.watermark, pair->pair.behind, pair->gone))
-			continue;
 		if (SIM_BUG(LONG_REST) && pair->gone)
 			pair->pair.rest = pair->ring->sent - pair->ring->taken +
 			    1;

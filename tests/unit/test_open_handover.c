@@ -362,8 +362,20 @@ Test(open_handover, a_target_that_leaves_has_left_when_all_is_released)
 Test(open_handover, an_evicted_endpoint_does_nothing)
 {
 	propose(new);
+	cr_assert_eq(leave(OPEN_TARGET, 0, 0), 0);
+	leave(OPEN_SOURCE, 0, 0);
+	expect_none(old);
+	cr_assert_not(dfi__open_tables_propose(&old->tables, &old->seats));
+}
+
+/* Its owner may have been told that an event is next. */
+Test(open_handover, an_eviction_takes_no_event_away)
+{
+	propose(new);
 	leave(OPEN_SOURCE, 0, 0);
 	cr_assert_eq(leave(OPEN_TARGET, 0, 0), 0);
+	expect_event(old, 0, true);
+	expect_event(old, 1, true);
 	expect_none(old);
 	cr_assert_not(dfi__open_tables_propose(&old->tables, &old->seats));
 }
@@ -415,18 +427,18 @@ Test(open_handover, a_source_that_owes_its_mark_for_too_long_is_named)
 	attach(OPEN_SOURCE, 1);
 	propose(new);
 	begin_to_look();
-	cr_assert_not(source_is_overdue(old, 110, &seat));
+	cr_assert_not(source_is_overdue(old, 105, &seat));
 	seat = 0;
-	cr_assert(source_is_overdue(old, 111, &seat));
+	cr_assert(source_is_overdue(old, 106, &seat));
 	cr_assert_eq(seat, 0);
 	mark(old);
-	cr_assert(source_is_overdue(old, 112, &seat));
+	cr_assert(source_is_overdue(old, 107, &seat));
 	cr_assert_eq(seat, 1);
 	seat = 2;
-	cr_assert_not(source_is_overdue(old, 113, &seat));
+	cr_assert_not(source_is_overdue(old, 108, &seat));
 	leave(OPEN_SOURCE, 1, 0);
 	seat = 0;
-	cr_assert_not(source_is_overdue(old, 114, &seat));
+	cr_assert_not(source_is_overdue(old, 109, &seat));
 	/* The new owner needs no marks. */
 	begin_to_look();
 	cr_assert_not(source_is_overdue(new, 200, &seat));
@@ -439,11 +451,11 @@ Test(open_handover, who_looks_late_does_not_count_the_time)
 
 	propose(new);
 	begin_to_look();
-	cr_assert_not(source_is_overdue(old, 105, &seat));
+	cr_assert_not(source_is_overdue(old, 102, &seat));
 	looked = 100000;
-	cr_assert_not(source_is_overdue(old, 100002, &seat));
+	cr_assert_not(source_is_overdue(old, 100001, &seat));
 	seat = 0;
-	cr_assert(source_is_overdue(old, 100004, &seat));
+	cr_assert(source_is_overdue(old, 100002, &seat));
 }
 
 /* The registry was away. */
@@ -453,11 +465,11 @@ Test(open_handover, all_get_the_whole_time_after_a_restart)
 
 	propose(new);
 	begin_to_look();
+	cr_assert_not(source_is_overdue(old, 104, &seat));
+	dfi__open_overdue_restart(&overdue, 104);
 	cr_assert_not(source_is_overdue(old, 109, &seat));
-	dfi__open_overdue_restart(&overdue, 109);
-	cr_assert_not(source_is_overdue(old, 119, &seat));
 	seat = 0;
-	cr_assert(source_is_overdue(old, 120, &seat));
+	cr_assert(source_is_overdue(old, 110, &seat));
 }
 
 Test(open_handover, a_target_that_does_not_release_or_take_is_named)
@@ -467,8 +479,8 @@ Test(open_handover, a_target_that_does_not_release_or_take_is_named)
 
 	propose(new);
 	begin_to_look();
-	cr_assert_not(target_is_overdue(new, 120, &seat, &releases));
-	cr_assert(target_is_overdue(new, 121, &seat, &releases));
+	cr_assert_not(target_is_overdue(new, 110, &seat, &releases));
+	cr_assert(target_is_overdue(new, 111, &seat, &releases));
 	cr_assert_eq(seat, 0);
 	cr_assert(releases);
 	cr_assert(dfi__open_holds_up(&new->tables, &new->seats, 0));

@@ -70,7 +70,7 @@ bool dfi__open_overdue_source(struct open_overdue *overdue,
 	if (!is_active(target))
 		return false;
 	follow(overdue, target, now, limit);
-	if (now - overdue->since <= limit || !misses_marks(target))
+	if (now - overdue->since <= limit / 2 || !misses_marks(target))
 		return false;
 	for (; *source < target->seats->n[OPEN_SOURCE]; ++*source)
 		if (dfi__open_target_misses(target, *source))
@@ -121,7 +121,7 @@ bool dfi__open_overdue_target(struct open_overdue *overdue,
 			continue;
 		if (takes ? !overdue->all_released || OPEN_BUG(PATIENT) ||
 			    now - overdue->released <= limit
-			  : now - overdue->since <= 2 * limit)
+			  : now - overdue->since <= limit)
 			continue;
 		*seat = who;
 		*releases = !takes;

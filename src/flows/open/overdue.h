@@ -18,7 +18,7 @@ struct open_overdue {
 	bool all_released;
 };
 
-/* Who waits looks so often in the time of a step, and counts no time more. */
+/* Who waits looks so often in a limit, and counts no time more. */
 #define OPEN_OVERDUE_LOOKS 4
 
 /* What has passed by now says nothing of others: they get all the time anew. */
@@ -28,7 +28,8 @@ void dfi__open_overdue_restart(struct open_overdue *overdue, int64_t now);
  * A source whose mark this target misses to release its partitions, from number
  * *source on. The caller evicts it if its ring is empty and has room, so that
  * nothing but the source itself keeps the mark; and asks for the next one.
- * limit: of one step of a hand-over.
+ * limit: evict_after_ms, of which a source has half, as the release comes
+ * behind it.
  */
 bool dfi__open_overdue_source(struct open_overdue *overdue,
     const struct keyed_target *target, int64_t now, int64_t limit,
@@ -42,9 +43,8 @@ bool dfi__open_holds_up(const struct open_tables *tables,
     const struct open_seats *seats, uint32_t seat);
 
 /*
- * Another target that has not released in the time of two steps, marks and
- * release (*releases: true), or not taken in the time of one after all was
- * released.
+ * Another target that has not released in that time (*releases: true), or not
+ * taken in it after all was released.
  */
 bool dfi__open_overdue_target(struct open_overdue *overdue,
     const struct keyed_target *target, int64_t now, int64_t limit,

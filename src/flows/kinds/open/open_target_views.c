@@ -24,8 +24,8 @@
 #define LOOK_NS (INT64_C(100) * 1000)
 #define ARRIVAL_NS NS_PER_MS
 
-/* It looks so often in evict_after_ms. */
-#define LATE_LOOKS 2
+/* It looks so often in evict_after_ms, and counts no time more. */
+#define LATE_LOOKS 4
 
 static int64_t soon(void)
 {
@@ -243,12 +243,16 @@ static int64_t limit_ns(const struct open_target *open)
 	return open->target->flow.evict_after_ms * (int64_t)NS_PER_MS;
 }
 
-/* Whether a segment has been missing for too long: who has its number? */
+/*
+ * Whether a segment has been missing for too long: who has its number? It has
+ * half of the time, and the other half to flush: so one that is stopped holds
+ * up the others for the whole of it.
+ */
 static bool is_overdue(struct open_target *open, int64_t now)
 {
 	int64_t since = atomic_peek(&open->order->hole_since);
 
-	return since && limit_ns(open) && now - since >= limit_ns(open);
+	return since && limit_ns(open) && now - since >= limit_ns(open) / 2;
 }
 
 /* Who was stopped itself doesn't count that time; see overdue.h. */
@@ -286,7 +290,9 @@ static void find_late(
 		order->late_role = role;
 		order->late_since = now;
 	}
-	if (!limit || now - order->late_since < limit ||
+	if (!limit ||
+	    now - order->late_since <
+		(role == OPEN_SOURCE ? limit / 2 : limit) ||
 	    seat == seats->seats.n[role] ||
 	    (role == OPEN_TARGET && errand->reports))
 		return;
