@@ -116,7 +116,8 @@ struct sim_pair {
 	struct open_pair pair;
 	struct sim_ring *ring;
 	bool used, gone;
-	bool due; /* its key has to be put */
+	bool due;  /* its key has to be put */
+	bool held; /* behind a mark, for others (K4) */
 };
 #define SIM_PAIRS 16
 

@@ -398,6 +398,7 @@ static void take_item(struct sim_end *end, struct sim_pair *pair)
 		dfi__open_watermark_mark(
 		    &end->t.watermark, source, item->position, now(end));
 		check_watermark(end);
+		pair->held = true;
 		break;
 	case SIM_END:
 		dfi__open_target_ended(&end->t.core, &pair->pair);
@@ -430,9 +431,13 @@ static bool consume(struct sim_end *end)
 		if (!end->t.n_queue[source] ||
 		    pair->pair.state == OPEN_PAIR_ENDED)
 			continue;
-		/* One that is held back is ahead, and not idle. */
-		if (!open_watermark_may_take(
-			&end->t.watermark, pair->pair.behind, pair->gone))
+		/*
+		 * One that is held back is ahead, and not idle. Who went on
+		 * while partitions moved is held back at its next mark only.
+		 */
+		pair->held &= !open_watermark_may_take(
+		    &end->t.watermark, pair->pair.behind, pair->gone);
+		if (pair->held)
 			continue;
 		if (pair->ring->taken == pair->ring->sent) {
 			end->sim->counts.idle += dfi__open_watermark_quiet(
