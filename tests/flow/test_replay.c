@@ -542,6 +542,7 @@ Test(replay, of_a_segment_with_unread_tuples_nothing_is_acknowledged)
 	struct worker worker, next;
 	struct dfi_source *source;
 	uint32_t whole = test_setting("LATENCY", 0) != 0;
+	struct dfi_target_cursor cursor;
 	struct dfi_batch batch;
 	const void *tuple;
 
@@ -557,10 +558,13 @@ Test(replay, of_a_segment_with_unread_tuples_nothing_is_acknowledged)
 	cr_assert_eq(dfi_target_ack(worker.target), 0);
 	/* For latency that was a whole segment. */
 	store.effects[0][2] += whole;
-	/* A batch that is out. */
+	/* A batch or a cursor is out. */
 	cr_assert_gt(dfi_target_consume_batch(worker.target, &batch), 0);
 	assert_error(dfi_target_ack(worker.target), -EBUSY, "");
 	dfi_target_release(worker.target, &batch);
+	cursor = dfi_target_cursor_open(worker.target, sizeof(struct kv));
+	assert_error(dfi_target_ack(worker.target), -EBUSY, "");
+	cr_assert_eq(dfi_target_cursor_close(cursor), 0);
 	cr_assert_eq(dfi_target_close(worker.target), 0);
 	open_worker(&next, 1);
 	work_until_consumed(&next, SEGMENT - whole);
@@ -876,6 +880,23 @@ Test(replay, a_resume_is_not_behind_tuples_that_wait)
 	close_source(source, &second, 1);
 	expect_effects(0, 2 * WINDOW + 10);
 	finish(&second, 1);
+}
+
+Test(replay, a_resume_that_may_not_wait_can_be_repeated)
+{
+	struct dfi_source *source;
+	struct worker worker;
+	uint64_t lowest = 1;
+
+	create(1);
+	open_worker(&worker, 0);
+	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	/* Nobody has taken a partition. */
+	assert_error(dfi_source_resume(source, &lowest, NULL, 0), -EAGAIN, "");
+	cr_assert_eq(lowest, 1);
+	cr_assert_eq(resume(source, &worker, 1), 0);
+	close_source(source, &worker, 1);
+	finish(&worker, 1);
 }
 
 Test(replay, a_resume_that_timed_out_can_be_repeated)
