@@ -5,7 +5,7 @@
 
 #include "sim.h"
 
-unsigned dfi__open_bugs;
+unsigned dfi__open_bug;
 
 void sim_fail(struct sim *sim, const char *format, ...)
 {

@@ -40,18 +40,18 @@
 /* Planted in what is around src/flows/open; see enum open_bug for the others.
  */
 enum sim_bug {
-	SIM_BUG_BUSY_RING = 1 << 21,    /* its source is evicted */
-	SIM_BUG_NO_LOOK = 1 << 22,      /* before an eviction */
-	SIM_BUG_LOW_AT_SENT = 1 << 23,  /* sent, but not acknowledged (R8) */
-	SIM_BUG_EARLY_ACK = 1 << 24,    /* before the effect is stored */
-	SIM_BUG_NO_FENCE = 1 << 25,     /* the store takes a zombie's effect */
-	SIM_BUG_NO_TAKE_BACK = 1 << 26, /* from the ring of a lost target */
-	SIM_BUG_APART = 1 << 27,        /* effects and positions */
-	SIM_BUG_LONG_REST = 1 << 28,    /* a zombie lengthens its ring */
-	SIM_BUG_MARK_FIRST = 1 << 29,   /* a mark overtakes tuples that wait */
-	SIM_BUG_RESUME_AT_SEEN = 1 << 30,
+	SIM_BUG_BUSY_RING = OPEN_BUG_BEHIND, /* its source is evicted */
+	SIM_BUG_NO_LOOK,                     /* before an eviction */
+	SIM_BUG_LOW_AT_SENT,  /* sent, but not acknowledged (R8) */
+	SIM_BUG_EARLY_ACK,    /* before the effect is stored */
+	SIM_BUG_NO_FENCE,     /* the store takes a zombie's effect */
+	SIM_BUG_NO_TAKE_BACK, /* from the ring of a lost target */
+	SIM_BUG_APART,        /* effects and positions */
+	SIM_BUG_LONG_REST,    /* a zombie lengthens its ring */
+	SIM_BUG_MARK_FIRST,   /* a mark overtakes tuples that wait */
+	SIM_BUG_RESUME_AT_SEEN,
 };
-#define SIM_BUG(name) ((dfi__open_bugs & SIM_BUG_##name) != 0)
+#define SIM_BUG(name) (dfi__open_bug == SIM_BUG_##name)
 
 struct sim;
 

@@ -230,7 +230,7 @@ static int run_all(const struct options *options)
 		if (shared->jobs[i].failed == failed)
 			printf("seed %" PRIu64 " fails: %s\n", failed,
 			    shared->jobs[i].failure);
-	if (failed == UINT64_MAX && !dfi__open_bugs) {
+	if (failed == UINT64_MAX && !dfi__open_bug) {
 		missing = print_counts(options, shared);
 		printf("%" PRIu64 " seeds without violation, %.1f s\n",
 		    options->last - options->first + 1,
@@ -268,7 +268,7 @@ static int find_bugs(const struct options *options)
 	unsigned i, missed = 0;
 
 	for (i = 0; i < N_BUGS; i++) {
-		dfi__open_bugs = bugs[i].bug;
+		dfi__open_bug = bugs[i].bug;
 		printf("%-16s ", bugs[i].name);
 		fflush(stdout);
 		if (run_all(options))
@@ -355,7 +355,7 @@ static void read_options(int argc, char **argv, struct options *options)
 		} else if (option == 't') {
 			options->trace = true;
 		} else if (option == 'b') {
-			dfi__open_bugs = find_bug(optarg);
+			dfi__open_bug = find_bug(optarg);
 		} else if (option == 'f') {
 			options->find_all = true;
 		} else if (option == 'j') {
