@@ -101,6 +101,19 @@ static void finish(void)
 	cr_assert_eq(dfi_flow_finish(rig.dfi, "f"), 0, "%s", dfi_errmsg());
 }
 
+/* The last credit may be on its way. */
+static int push_to_soon(
+    struct dfi_source *source, uint32_t seat, const struct kv *kv)
+{
+	int64_t until = now_ms() + LONG_MS;
+	int ret;
+
+	do
+		ret = dfi_source_push_to(source, seat, kv);
+	while (ret == -EAGAIN && now_ms() < until);
+	return ret;
+}
+
 Test(open, tuples_go_to_the_seat_that_is_named)
 {
 	struct dfi_target *targets[2];
@@ -1353,4 +1366,52 @@ Test(open, sources_do_not_linger)
 	assert_error(dfi_source_open(rig.dfi, "f", 0, &lingers, &s),
 	    -EOPNOTSUPP, "linger_us", "flush");
 	close_target(t);
+}
+
+/* M8. The ring of a target that takes nothing is full for long. */
+Test(open, without_a_registry_members_stay_as_they_are)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_ROUTE_DIRECT, DFI_ON_LOSS_DROP);
+	struct dfi_target *takes, *idle, *late;
+	struct kv kv = numbered_kv(0), next;
+	struct dfi_source *s;
+	uint64_t n = 0, i;
+	int64_t until;
+	int ret;
+
+	if (!rig.registry)
+		cr_skip_test("the registry is part of the contexts");
+	attr.open.evict_after_ms = 20;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	takes = target(0);
+	idle = target(1);
+	s = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	for (i = 0; i < 2; i++)
+		while ((ret = dfi_source_push_to(s, (uint32_t)i, &kv)) != 0)
+			cr_assert(ret == -EAGAIN || ret == -ENXIO);
+	cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+	expect_number(takes, 0);
+	cr_assert_eq(dfi_registry_stop(rig.registry), 0);
+	rig.registry = NULL;
+	do
+		kv = numbered_kv(++n);
+	while (!(ret = dfi_source_push_to(s, 1, &kv)));
+	cr_assert_eq(ret, -EAGAIN, "%s", dfi_errmsg());
+	until = now_ms() + 20 * attr.open.evict_after_ms;
+	for (i = 1; now_ms() < until; i++) {
+		next = numbered_kv(i);
+		cr_assert_eq(push_to_soon(s, 0, &next), 0);
+		cr_assert_eq(dfi_source_flush(s), 0, "%s", dfi_errmsg());
+		expect_number(takes, i);
+		cr_assert_eq(dfi_source_push_to(s, 1, &kv), -EAGAIN);
+	}
+	cr_assert_lt(dfi_target_open(rig.other, "f", 2, NULL, &late), 0);
+	for (i = 0; i < n; i++)
+		expect_number(idle, i);
+	cr_assert_eq(push_to_soon(s, 1, &kv), 0, "%s", dfi_errmsg());
+	close_source(s);
+	expect_number(idle, n);
+	close_target(takes);
+	close_target(idle);
 }
