@@ -22,6 +22,8 @@
  * check -DMUTANT_NO_SLOT         deadlock  # no slot is kept for the move back
  * check -DMUTANT_SOON            assertion # the next one before all have left the last
  * check -DMUTANT_ANY_SET         assertion # moves whoever has joined meanwhile
+ * check -DMUTANT_SOME            assertion # a ring is granted to one only
+ * check -DMUTANT_SAME_MEMORY     assertion # the next ring is where the last one was
  * check -DMUTANT_NO_MOVE         deadlock  # a reader is not told to move back
  * check -DMUTANT_CLEAR_ALL       deadlock  # footers of what is unread as well
  * check -DMUTANT_OLD_FOOTERS -DTUPLES=10    assertion # footers of before the move out
@@ -68,6 +70,13 @@ byte tuples; /* sent so far */
 byte joined_at[TARGETS];
 bool ended;
 
+/* Where a ring's slots are. */
+#ifdef MUTANT_SAME_MEMORY
+#define slots(ring) SLOTS
+#else
+#define slots(ring) ((ring) * SLOTS)
+#endif
+
 #define has_room(t, n) (!attached[t] || sent[t] + n <= given_back[t] + COUNT)
 #define is_away(t) (member[t] && state == USED)
 
@@ -82,8 +91,8 @@ inline put_own(t, x)
 /* Shared numbers begin with 1. */
 inline put_shared(x)
 {
-	number[ring * SLOTS + next % SLOTS] = (next + 1) % NUMBERS;
-	what[ring * SLOTS + next % SLOTS] = x;
+	number[slots(ring) + next % SLOTS] = (next + 1) % NUMBERS;
+	what[slots(ring) + next % SLOTS] = x;
 	next++
 }
 
@@ -303,9 +312,11 @@ end:	do
 		made_for[0] = there[0] && !evicted[0];
 		made_for[1] = there[1];
 		granted[0] = (made_for[0] -> ring : granted[0]);
+#ifndef MUTANT_SOME
 		granted[1] = (made_for[1] -> ring : granted[1]);
+#endif
 		for (k : 0 .. SLOTS - 1) {
-			number[ring * SLOTS + k] =
+			number[slots(ring) + k] =
 			    (1 + k + 2 * NUMBERS - SLOTS) % NUMBERS
 		}
 		state = READY
@@ -315,7 +326,7 @@ end:	do
 }
 
 #define own_due(t) (own_number[t * COUNT + slot] == seq % NUMBERS)
-#define shared_due (number[there_ring * SLOTS + slot] == seq % NUMBERS)
+#define shared_due (number[slots(there_ring) + slot] == seq % NUMBERS)
 
 #define runs(t) (t || !stopped)
 
@@ -363,7 +374,7 @@ end_lent:
 	   fi
 	:: atomic {
 		runs(t) && away && shared_due ->
-		lent = what[there_ring * SLOTS + slot];
+		lent = what[slots(there_ring) + slot];
 		if
 		:: lent == BACK ->
 			/* What was granted is unmapped. */
@@ -384,7 +395,7 @@ end_there:
 	   if
 	   :: atomic {
 		lent && runs(t) ->
-		assert(what[there_ring * SLOTS + slot] == lent);
+		assert(what[slots(there_ring) + slot] == lent);
 		lent = 0;
 		slot = (slot + 1) % SLOTS;
 		seq++;

@@ -167,6 +167,17 @@ static void start_target(struct sim *sim)
 		sim_end_start(sim, OPEN_TARGET, seat);
 }
 
+/* M1: it is left to whoever holds it. */
+static void try_seat(struct sim *sim, enum open_role role)
+{
+	uint32_t seat = (uint32_t)sim_below(sim,
+	    role == OPEN_SOURCE ? sim->plan.n_sources : sim->plan.n_targets);
+	struct open_key key = sim_seat_key(role, seat);
+
+	if (sim_key_is_there(sim, &key))
+		sim_end_start(sim, role, seat);
+}
+
 static void kill_end(struct sim *sim, struct sim_end *end)
 {
 	if (!end)
@@ -268,8 +279,9 @@ static void fault(struct sim *sim)
 			sim_end_evict(end);
 		break;
 	case 3:
-		if (end && sim->plan.evict)
-			sim_end_evict(end);
+		if (sim->evicted_next)
+			sim_end_evict_late(sim->evicted_next);
+		sim->evicted_next = sim->plan.evict ? end : NULL;
 		break;
 	case 4:
 		if (end && role == OPEN_TARGET)
@@ -278,6 +290,8 @@ static void fault(struct sim *sim)
 	default:
 		if (!sim->plan.routing && sim_chance(sim, 20))
 			assign(sim);
+		else if (sim_chance(sim, 20))
+			try_seat(sim, role);
 		break;
 	}
 }

@@ -50,6 +50,10 @@ enum sim_bug {
 	SIM_BUG_LONG_REST,    /* a zombie lengthens its ring */
 	SIM_BUG_MARK_FIRST,   /* a mark overtakes tuples that wait */
 	SIM_BUG_RESUME_AT_SEEN,
+	SIM_BUG_TWO_HOLDERS, /* of a seat */
+	SIM_BUG_ANY_HOLDER,  /* of a seat is evicted, also the next one */
+	SIM_BUG_SAME_RING,   /* for the next holder of a seat */
+	SIM_BUG_NO_WINDOW, /* slots that are not acknowledged are used again */
 };
 #define SIM_BUG(name) (dfi__open_bug == SIM_BUG_##name)
 
@@ -230,6 +234,7 @@ struct sim {
 	struct sim_change *keys[SIM_KEYS]; /* the last change of each key */
 	unsigned n_keys;
 	struct sim_ring *rings;
+	struct sim_end *evicted_next; /* whose eviction is under way, or NULL */
 	struct sim_table *tables[SIM_CHANGES / 8];
 	unsigned n_tables;
 
@@ -295,6 +300,8 @@ void sim_end_over(struct sim_end *end, const char *why);
 void sim_end_put_seat(struct sim_end *end, bool leaving, bool done);
 /* M3: its key is deleted. It goes on, or will. */
 void sim_end_evict(struct sim_end *end);
+/* The same by an evictor who has looked some time ago. */
+void sim_end_evict_late(struct sim_end *end);
 /* It sees all changes so far. */
 void sim_end_catch_up(struct sim_end *end);
 /* How long it has run, not stopped. */

@@ -40,6 +40,23 @@ void sim_end_evict(struct sim_end *end)
 	end->look_at += sim_below(end->sim, 40 * end->lag);
 }
 
+void sim_end_evict_late(struct sim_end *end)
+{
+	struct sim *sim = end->sim;
+	unsigned i;
+
+	for (i = 0; SIM_BUG(ANY_HOLDER) && i < sim->n_ends; i++) {
+		if (sim->ends[i] == end || sim->ends[i]->role != end->role ||
+		    sim->ends[i]->seat != end->seat ||
+		    !sim_is_attached(sim, sim->ends[i]))
+			continue;
+		sim_fail(sim, "the eviction of %s hits %s", sim_end_name(end),
+		    sim_end_name(sim->ends[i]));
+		return;
+	}
+	sim_end_evict(end);
+}
+
 void sim_end_over(struct sim_end *end, const char *why)
 {
 	sim_trace(end->sim, "%s is over: %s", sim_end_name(end), why);
@@ -244,10 +261,13 @@ void sim_end_act(struct sim_end *end)
 
 	end->act_at = sim->now + 1 + sim_below(sim, end->step);
 	if (!end->created) {
-		if (sim_key_is_there(sim, &key)) {
+		if (sim_key_is_there(sim, &key) && !SIM_BUG(TWO_HOLDERS)) {
 			sim_end_over(end, "another has its seat");
 			return;
 		}
+		if (sim_key_is_there(sim, &key))
+			sim_fail(sim, "%s takes a seat that is held",
+			    sim_end_name(end));
 		end->created = true;
 		sim_end_put_seat(end, false, false);
 	} else if (end->seats.begun) {

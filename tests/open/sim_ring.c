@@ -17,7 +17,9 @@ struct sim_ring *sim_ring_new(struct sim *sim)
 
 bool sim_ring_has_room(const struct sim *sim, const struct sim_ring *ring)
 {
-	return ring->sent - ring->credit < sim->plan.room;
+	uint64_t used = SIM_BUG(NO_WINDOW) ? ring->taken : ring->credit;
+
+	return ring->sent - used < sim->plan.room;
 }
 
 void sim_ring_send(struct sim_ring *ring, const struct sim_item *item)

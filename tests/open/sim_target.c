@@ -50,6 +50,16 @@ static void check_watermark(struct sim_end *end)
 	end->t.last_watermark = value;
 }
 
+/* M4: each holder of a seat writes where no other one does. */
+static struct sim_ring *ring_for(struct sim_end *end, uint32_t source)
+{
+	unsigned n = end->t.n_queue[source];
+
+	return SIM_BUG(SAME_RING) && n
+	    ? end->t.pairs[end->t.queue[source][n - 1]].ring
+	    : sim_ring_new(end->sim);
+}
+
 static void join(struct sim_end *end, uint32_t source)
 {
 	struct open_marker *marker = &end->t.watermark.markers[source];
@@ -63,7 +73,7 @@ static void join(struct sim_end *end, uint32_t source)
 	}
 	memset(&end->t.pairs[i], 0, sizeof(end->t.pairs[i]));
 	end->t.pairs[i].used = end->t.pairs[i].due = true;
-	end->t.pairs[i].ring = sim_ring_new(end->sim);
+	end->t.pairs[i].ring = ring_for(end, source);
 	end->t.pairs[i].ring->target = end;
 	dfi__open_target_join(&end->t.core, &end->t.pairs[i].pair, source);
 	end->t.queue[source][end->t.n_queue[source]++] = i;
@@ -151,6 +161,38 @@ void sim_target_event(struct sim_end *end, const struct open_event *event)
 		part(end, event);
 }
 
+/* H2: even shares, and whoever stays within its share keeps what it has. */
+static void check_shares(struct sim_end *end)
+{
+	const struct open_table *next = &end->tables.next;
+	unsigned n_staying = 0, n, had, lost, got, base;
+	uint32_t t, p;
+
+	for (t = 0; t < SIM_TARGETS; t++)
+		n_staying += open_seat_stays(&end->seats, t);
+	base = SIM_PARTITIONS / n_staying;
+	for (t = 0; t < SIM_TARGETS; t++) {
+		for (n = had = lost = got = 0, p = 0; p < SIM_PARTITIONS; p++) {
+			n += next->owners[p] == t;
+			had += next->from[p] == t;
+			lost += next->from[p] == t && next->owners[p] != t;
+			got += next->from[p] != t && next->owners[p] == t;
+		}
+		if (!open_seat_stays(&end->seats, t) ? n != 0
+						     : n < base ||
+			    n > base + (SIM_PARTITIONS % n_staying != 0))
+			sim_fail(end->sim,
+			    "table %llu gives %u partitions to target %u",
+			    (unsigned long long)next->number, n, t);
+		else if (open_seat_stays(&end->seats, t) && lost &&
+		    (had <= base || got))
+			sim_fail(end->sim,
+			    "table %llu takes partitions of target %u, "
+			    "which has %u",
+			    (unsigned long long)next->number, t, had);
+	}
+}
+
 static void propose(struct sim_end *end)
 {
 	struct sim *sim = end->sim;
@@ -161,6 +203,8 @@ static void propose(struct sim_end *end)
 	if (sim_key_is_there(sim, &change.key) ||
 	    sim->n_tables == sizeof(sim->tables) / sizeof(sim->tables[0]))
 		return;
+	if (!end->tables.has_assigned)
+		check_shares(end);
 	change.table = sim_table_copy(sim, &end->tables.next);
 	sim_put(sim, &change);
 	sim->counts.tables++;

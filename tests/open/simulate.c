@@ -53,6 +53,14 @@ static const struct {
 	{ "apart", SIM_BUG_APART },
 	{ "long-rest", SIM_BUG_LONG_REST },
 	{ "mark-first", SIM_BUG_MARK_FIRST },
+	{ "two-holders", SIM_BUG_TWO_HOLDERS },
+	{ "any-holder", SIM_BUG_ANY_HOLDER },
+	{ "same-ring", SIM_BUG_SAME_RING },
+	{ "no-window", SIM_BUG_NO_WINDOW },
+	{ "greatest", OPEN_BUG_GREATEST },
+	{ "anew", OPEN_BUG_ANEW },
+	{ "keeps", OPEN_BUG_KEEPS },
+	{ "orphans", OPEN_BUG_ORPHANS },
 };
 #define N_BUGS (sizeof(bugs) / sizeof(bugs[0]))
 

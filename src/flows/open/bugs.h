@@ -28,6 +28,10 @@ enum open_bug {
 	OPEN_BUG_COUNT_SLEEP, /* of who waits */
 	OPEN_BUG_ANY_NEWEST,  /* whatever the store has */
 	OPEN_BUG_DEAF_EPOCH,  /* to what stores know */
+	OPEN_BUG_GREATEST,    /* mark is the watermark */
+	OPEN_BUG_ANEW,        /* partitions are shared out, whoever has them */
+	OPEN_BUG_KEEPS,       /* who leaves, its share */
+	OPEN_BUG_ORPHANS,     /* are no reason for a table */
 	OPEN_BUG_BEHIND,      /* numbers of the simulation's own */
 };
 

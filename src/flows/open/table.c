@@ -142,7 +142,8 @@ bool dfi__open_table_follow(const struct open_table *last,
 		if (owner == OPEN_NOBODY) {
 			n_free++;
 			if (from != OPEN_NOBODY &&
-			    open_seat_stays(seats, from)) {
+			    (open_seat_stays(seats, from) || OPEN_BUG(KEEPS)) &&
+			    !OPEN_BUG(ANEW)) {
 				owner = from;
 				scratch[owner]++;
 			}
@@ -152,7 +153,9 @@ bool dfi__open_table_follow(const struct open_table *last,
 	compute_surplus(seats, next->n_targets, n_staying, n_free, scratch);
 	share(next, seats, assigned, scratch);
 	for (p = 0; p < next->n_partitions; p++)
-		n_moved += open_table_moves(next, p);
+		n_moved += open_table_moves(next, p) &&
+		    !(OPEN_BUG(ORPHANS) && last->number &&
+			next->from[p] == OPEN_NOBODY);
 	next->number = last->number + 1;
 	next->epoch = next_epoch(last, seats);
 	next->revision = 0;

@@ -32,7 +32,9 @@ static bool raise_value(struct open_watermark *watermark)
 		return false;
 	for (i = 0; i < watermark->n; i++)
 		if (counts(&watermark->markers[i]))
-			least = min_u64(least, watermark->markers[i].value);
+			least = OPEN_BUG(GREATEST) && least != UINT64_MAX
+			    ? max_u64(least, watermark->markers[i].value)
+			    : min_u64(least, watermark->markers[i].value);
 	watermark->value = least;
 	return least != last;
 }
