@@ -32,7 +32,18 @@ enum open_bug {
 	OPEN_BUG_ANEW,        /* partitions are shared out, whoever has them */
 	OPEN_BUG_KEEPS,       /* who leaves, its share */
 	OPEN_BUG_ORPHANS,     /* are no reason for a table */
-	OPEN_BUG_BEHIND,      /* numbers of the simulation's own */
+	/* Views of ordered flows: */
+	OPEN_BUG_NO_FLUSH,       /* a report before all have flushed */
+	OPEN_BUG_ON_ITS_WAY,     /* before all that was flushed has come */
+	OPEN_BUG_REST_LOST,      /* of what waits for its turn */
+	OPEN_BUG_DELIVERS_ON,    /* behind the report */
+	OPEN_BUG_FIRST_REPORT,   /* decides for all */
+	OPEN_BUG_LEAST,          /* what all have, though one delivered more */
+	OPEN_BUG_NO_EVICTION,    /* of who lacks what others have delivered */
+	OPEN_BUG_LATE_SEGMENT,   /* that the decision leaves out is delivered */
+	OPEN_BUG_NO_GAPS,        /* holes are waited for */
+	OPEN_BUG_BEGIN_AT_COUNT, /* though sources know of it later */
+	OPEN_BUG_BEHIND,         /* numbers of the simulation's own */
 };
 
 extern unsigned dfi__open_bug; /* 0: none; the simulation has it */

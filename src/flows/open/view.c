@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "flows/open/bugs.h"
 #include "flows/open/bytes.h"
 #include "flows/open/view.h"
 
@@ -46,14 +47,16 @@ static uint64_t end_of(
 				arrived = share->arrived;
 		}
 	}
-	return delivered > arrived ? delivered : arrived;
+	return delivered > arrived && !OPEN_BUG(LEAST) ? delivered : arrived;
 }
 
 static bool has_all(const struct open_report *report, struct open_view *view)
 {
 	uint32_t i;
 
-	for (i = 0; report->begun && i < report->n_shares; i++)
+	for (i = 0;
+	     report->begun && i < report->n_shares && !OPEN_BUG(NO_EVICTION);
+	     i++)
 		if (report->shares[i].arrived <
 		    find_kept(view, report->shares[i].source)->end)
 			return false;

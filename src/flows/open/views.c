@@ -130,3 +130,84 @@ const struct open_note *dfi__open_views_note(const struct open_views *views,
 			return &views->notes[i];
 	return NULL;
 }
+
+/* ---- The end of the newest view ----------------------------------------- */
+
+bool dfi__open_views_has_holder(
+    const struct open_views *views, const struct open_seats *seats)
+{
+	uint32_t i;
+
+	for (i = 0; i < seats->n[OPEN_TARGET]; i++)
+		if (open_seat_is(seats, OPEN_TARGET, i, views->newest.holder))
+			return true;
+	return false;
+}
+
+bool dfi__open_views_is_over(
+    const struct open_views *views, const struct open_seats *seats)
+{
+	return open_views_is_cut(views) ||
+	    !dfi__open_views_has_holder(views, seats);
+}
+
+bool dfi__open_views_asks(const struct open_views *views,
+    const struct open_seats *seats, enum open_role role, uint32_t seat)
+{
+	const struct open_seat *at = &seats->seats[role][seat];
+
+	return at->holder.incarnation && at->revision < views->cut_revision;
+}
+
+const struct open_note *dfi__open_views_answer(const struct open_views *views,
+    const struct open_seats *seats, enum open_role role, uint32_t seat)
+{
+	return dfi__open_views_note(views,
+	    role == OPEN_SOURCE ? OPEN_KEY_FLUSH : OPEN_KEY_REPORT,
+	    seats->seats[role][seat].holder.incarnation);
+}
+
+uint32_t dfi__open_views_debtor(const struct open_views *views,
+    const struct open_seats *seats, enum open_role role, uint32_t from)
+{
+	while (from < seats->n[role] &&
+	    (!dfi__open_views_asks(views, seats, role, from) ||
+		dfi__open_views_answer(views, seats, role, from)))
+		from++;
+	return from;
+}
+
+bool dfi__open_views_decide(const struct open_views *views,
+    const struct open_seats *seats, struct open_view *view)
+{
+	uint32_t i, n = 0, n_targets = seats->n[OPEN_TARGET];
+	const struct open_note *note;
+	struct open_reporter *reporters;
+	bool decided;
+
+	reporters = calloc((size_t)n_targets + 1, sizeof(*reporters));
+	for (i = 0; reporters && i < n_targets; i++) {
+		if (!dfi__open_views_asks(views, seats, OPEN_TARGET, i))
+			continue;
+		note = dfi__open_views_answer(views, seats, OPEN_TARGET, i);
+		if (note)
+			reporters[n++] = (struct open_reporter){
+				.target = note->incarnation,
+				.report = note->report,
+			};
+	}
+	decided = reporters && dfi__open_view_decide(reporters, n, view);
+	free(reporters);
+	return decided;
+}
+
+bool dfi__open_views_needs(const struct open_views *views,
+    const struct open_seats *seats, uint32_t target)
+{
+	const struct open_seat *at = &seats->seats[OPEN_TARGET][target];
+	uint64_t holder = at->holder.incarnation;
+
+	return holder &&
+	    (at->revision <= seats->begun ||
+		dfi__open_view_has(&views->newest, holder));
+}

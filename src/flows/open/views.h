@@ -8,7 +8,9 @@
 #ifndef DFI_FLOWS_OPEN_VIEWS_H
 #define DFI_FLOWS_OPEN_VIEWS_H
 
+#include "flows/open/bugs.h"
 #include "flows/open/keys.h"
+#include "flows/open/seats.h"
 #include "flows/open/view.h"
 
 /* That somebody has flushed or reported. */
@@ -42,5 +44,52 @@ static inline bool open_views_is_cut(const struct open_views *views)
 /* What that endpoint has noted at the end of the newest view, or NULL. */
 const struct open_note *dfi__open_views_note(const struct open_views *views,
     enum open_key_kind kind, uint64_t incarnation);
+
+/* ---- The end of the newest view ----------------------------------------- */
+
+/* Whether the holder of its counter is attached. */
+bool dfi__open_views_has_holder(
+    const struct open_views *views, const struct open_seats *seats);
+
+/*
+ * Whether it has ended, or is about to, as its holder is gone. A target that
+ * has come since then has no part in it, and gets nothing of it.
+ */
+bool dfi__open_views_is_over(
+    const struct open_views *views, const struct open_seats *seats);
+
+/* Whether this endpoint has a part in its end. */
+static inline bool open_views_has_part(
+    const struct open_views *views, const struct open_seats *seats)
+{
+	return open_views_is_cut(views) && seats->begun < views->cut_revision;
+}
+
+/* Whether the holder of a seat has. */
+bool dfi__open_views_asks(const struct open_views *views,
+    const struct open_seats *seats, enum open_role role, uint32_t seat);
+
+/* That it has done it: a source has flushed, a target reported; or NULL. */
+const struct open_note *dfi__open_views_answer(const struct open_views *views,
+    const struct open_seats *seats, enum open_role role, uint32_t seat);
+
+/* The first seat from there on that owes its part, or how many there are. */
+uint32_t dfi__open_views_debtor(const struct open_views *views,
+    const struct open_seats *seats, enum open_role role, uint32_t from);
+
+/*
+ * O4: what follows from the reports of all that are attached, if none of them
+ * owes one. Sets members and kept of view. False: no memory.
+ */
+bool dfi__open_views_decide(const struct open_views *views,
+    const struct open_seats *seats, struct open_view *view);
+
+/*
+ * Whether a source needs a ring of the target in a seat before it takes a
+ * number. One that has come later, and is no member, learns from a mark where
+ * it begins (J1).
+ */
+bool dfi__open_views_needs(const struct open_views *views,
+    const struct open_seats *seats, uint32_t target);
 
 #endif

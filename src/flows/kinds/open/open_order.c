@@ -51,19 +51,10 @@ void dfi__open_order_free(struct open_source *open)
 	free(open->order);
 }
 
-/*
- * Under the lock of the pairs: whether the newest view has ended, or is about
- * to, as its holder is gone. A target that has come since then has no part in
- * it, and gets nothing of it.
- */
+/* Under the lock of the pairs: whether the newest view is over. */
 static bool is_over(const struct seat_watch *seats)
 {
-	const struct open_views *views = &seats->views;
-	uint32_t seat;
-
-	return open_views_is_cut(views) ||
-	    !dfi__seat_watch_finds(
-		seats, OPEN_TARGET, views->newest.holder, &seat);
+	return dfi__open_views_is_over(&seats->views, &seats->seats);
 }
 
 /*
@@ -139,23 +130,15 @@ bool dfi__open_order_greet(struct open_source *open)
 
 /* ---- The owner ---------------------------------------------------------- */
 
-/*
- * Whether the source has a pair with the holder of a seat, or needs none: that
- * has come later, is no member of the view, and learns from a mark where it
- * begins (J1).
- */
+/* Whether the source has a pair with the holder of a seat, or needs none. */
 static bool has_pair(const struct open_source *open, uint32_t seat)
 {
 	const struct seat_watch *seats = &open->pairs.seats;
-	const struct open_seat *at = &seats->seats.seats[OPEN_TARGET][seat];
-	uint64_t holder = at->holder.incarnation;
 
-	if (!holder ||
+	return !dfi__open_views_needs(&seats->views, &seats->seats, seat) ||
 	    (open->taken[seat] && open->ends[seat] &&
-		open->taken[seat]->incarnation == holder))
-		return true;
-	return at->revision > seats->seats.begun &&
-	    !dfi__open_view_has(&seats->views.newest, holder);
+		open->taken[seat]->incarnation ==
+		    seats->seats.seats[OPEN_TARGET][seat].holder.incarnation);
 }
 
 static bool is_greeted(const struct pair *pair)
@@ -301,8 +284,8 @@ static struct errand next_errand(const struct open_source *open)
 	if (!errand.view || seats->seats.evicted)
 		return errand;
 	/* A source that came behind the cut has no number of this view. */
-	errand.flushes = cut && open->order->reported < errand.view &&
-	    seats->seats.begun < views->cut_revision;
+	errand.flushes = open->order->reported < errand.view &&
+	    open_views_has_part(views, &seats->seats);
 	/* Only the helper changes order->view. */
 	errand.enters = !cut && open->order->view != errand.view &&
 	    !dfi__endpoint_decode(views->newest.counter,

@@ -101,7 +101,7 @@ int dfi__target_order_passed(
 
 	reader->has_mark = false;
 	/* This target began in a later view, which the source has not seen. */
-	if (unlikely(view < open->order->view) &&
+	if (unlikely(view < open->order->core.view) &&
 	    !is_in_view(&open->pairs.seats, taken->pair->incarnation))
 		return 0;
 	ret = count(open, taken, view);
@@ -116,7 +116,7 @@ void dfi__target_order_left(struct open_target *open)
 	uint32_t i;
 
 	for (i = order->n_markers; i-- > 0;)
-		if (order->markers[i].view < order->view &&
+		if (order->markers[i].view < order->core.view &&
 		    !is_in_view(&open->pairs.seats, order->markers[i].source))
 			leave(open, i);
 }
@@ -129,7 +129,7 @@ static int expect(struct open_target *open)
 {
 	struct seat_watch *seats = &open->pairs.seats;
 	struct order_marker marker = {
-		.view = open->order->view,
+		.view = open->order->core.view,
 		.is_expected = true,
 	};
 	uint32_t i;
@@ -206,7 +206,7 @@ static int begin(struct open_target *open)
 	ret = expect(open);
 	pthread_mutex_unlock(&open->pairs.seats.lock);
 	open->order->known = true;
-	open->order->first = open->order->begin;
+	open->order->first = open->order->core.begin;
 	return ret;
 }
 

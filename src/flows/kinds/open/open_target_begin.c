@@ -25,8 +25,7 @@ void dfi__target_order_free(struct target_order *order)
 		return;
 	for (i = 0; i < 2; i++)
 		dfi__shared_counter_destroy(&order->counters[i].counter);
-	free(order->kept);
-	free(order->gone);
+	dfi__ordered_free(&order->core);
 	free(order->met);
 	free(order->markers);
 	free(order->report);
@@ -34,14 +33,15 @@ void dfi__target_order_free(struct target_order *order)
 	free(order);
 }
 
-/* Where a counter was: the least of the newest view counts. */
-static void note_count(struct target_order *order, uint64_t count)
+static struct ordered_before before_of(const struct open_target *open)
 {
-	uint64_t view = count / OPEN_VIEW_POSITIONS;
-	uint64_t newest = order->least / OPEN_VIEW_POSITIONS;
+	const struct seat_watch *seats = &open->pairs.seats;
 
-	if (view > newest || (view == newest && count < order->least))
-		order->least = count;
+	return (struct ordered_before){
+		.sources = seats->before,
+		.met = open->order->met,
+		.n = open->order->met ? seats->n_before : 0,
+	};
 }
 
 int dfi__target_order_take_mark(struct dfi_target *target, struct taken *taken)
@@ -49,38 +49,25 @@ int dfi__target_order_take_mark(struct dfi_target *target, struct taken *taken)
 	struct open_target *open = open_target(target);
 	const struct seat_watch *seats = &open->pairs.seats;
 	struct target_order *order = open->order;
-	bool was_there = false, missed;
+	struct ordered_before known;
 	uint64_t before, mark = 0;
-	uint32_t i;
 	int ret = dfi__reader_global(&taken->end->readers[0], &mark);
 
+	/* Those that were there are fixed once the target has its seat. */
 	if (!order->met)
 		order->met = calloc(seats->n_before + 1, sizeof(bool));
 	if (!order->met)
 		return dfi__target_order_no_memory(target);
 	if (!ret)
 		ret = dfi__open_target_take_mark(taken, &before);
-
 	if (ret < 0)
 		return ret;
 	taken->marked = true;
 	taken->sent_before = before || taken->mark;
 	taken->greeted = mark / OPEN_VIEW_POSITIONS;
-	missed = taken->sent_before;
-	/* These are fixed once the target has its seat. */
-	for (i = 0; i < seats->n_before; i++) {
-		if (seats->before[i] != taken->pair->incarnation)
-			continue;
-		missed = order->met[i] && taken->sent_before;
-		order->met[i] = was_there = true;
-		if (mark > order->most)
-			order->most = mark;
-	}
-	if (!was_there)
-		note_count(order, mark);
-	/* Its first ring has broken, with what it had sent to this target. */
-	order->missed |= missed && !order->begun;
-	if (missed && order->begun) {
+	known = before_of(open);
+	if (dfi__ordered_met(&order->core, &known, taken->pair->incarnation,
+		mark, taken->sent_before)) {
 		dfi__target_order_put_out(open);
 		dfi__target_order_signal(open);
 	}
@@ -101,26 +88,9 @@ bool dfi__target_order_has_ring(const struct open_target *open, uint64_t source)
 	return false;
 }
 
-/*
- * J1: whether each source that was there before has said where it was. One that
- * has left without saying it may have been anywhere, so the view must end.
- */
-static bool has_met_all(struct open_target *open, bool *never)
+static bool has_ring(void *open, uint64_t source)
 {
-	struct seat_watch *seats = &open->pairs.seats;
-	bool all = !open_views_is_cut(&seats->views) ||
-	    seats->seats.begun < seats->views.cut_revision;
-	uint32_t i, seat;
-
-	for (i = 0; i < seats->n_before; i++) {
-		if (open->order->met && open->order->met[i])
-			continue;
-		all = false;
-		*never |= !dfi__seat_watch_finds(
-			      seats, OPEN_SOURCE, seats->before[i], &seat) &&
-		    !dfi__target_order_has_ring(open, seats->before[i]);
-	}
-	return all;
+	return dfi__target_order_has_ring(open, source);
 }
 
 /*
@@ -133,23 +103,16 @@ static void try_begin(struct open_target *open)
 {
 	struct seat_watch *seats = &open->pairs.seats;
 	struct target_order *order = open->order;
-	uint64_t begin = order->count;
-	bool all, never = false;
+	struct ordered_before before = before_of(open);
+	bool all, never;
 
 	pthread_mutex_lock(&seats->lock);
-	all = has_met_all(open, &never);
+	all = dfi__ordered_has_met_all(
+	    &before, &seats->views, &seats->seats, has_ring, open, &never);
 	pthread_mutex_unlock(&seats->lock);
-	if (never || order->missed)
+	if (never || order->core.missed)
 		dfi__target_order_want_cut(open);
-	if (!all || order->missed)
-		return;
-	if (order->least / OPEN_VIEW_POSITIONS == order->view &&
-	    order->least < begin)
-		begin = order->least;
-	if (order->most / OPEN_VIEW_POSITIONS == order->view)
-		begin = order->most;
-	order->due = order->begin = begin;
-	order->begun = true;
+	dfi__ordered_begin(&order->core, all);
 }
 
 int dfi__target_order_begin(struct open_target *open)
@@ -159,7 +122,8 @@ int dfi__target_order_begin(struct open_target *open)
 	uint32_t i;
 	int ret = 0;
 
-	if (order->begun || !order->view || order->counted != order->view)
+	if (order->core.begun || !order->core.view ||
+	    order->core.counted != order->core.view)
 		return 0;
 	if (!order->met)
 		order->met = calloc(

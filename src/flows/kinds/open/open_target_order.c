@@ -55,46 +55,29 @@ void dfi__target_order_put_out(struct open_target *open)
 	open->order->is_out = true;
 }
 
-static void enter(struct target_order *order, uint64_t view)
+/* The next view may be decided. */
+static void see_view(struct open_target *open)
 {
-	order->view = view;
-	order->next = 0;
-	order->reported = order->awaits = order->missed = false;
-	order->n_gone = 0;
-	if (order->begun)
-		order->due = order->begin = open_view_first(view);
-}
-
-/* The next view was decided. */
-static void see_view(struct open_target *open, const struct open_view *view)
-{
+	struct seat_watch *seats = &open->pairs.seats;
 	struct target_order *order = open->order;
-	bool member = dfi__open_view_has(view, open->pairs.seats.incarnation);
-	struct open_kept *kept;
 
-	if (!order->begun) {
-		/* All sources of this view have a ring of each member. */
-		order->begun = member;
-		enter(order, view->number);
-		return;
-	}
-	if (!member || !order->reported) {
+	switch (dfi__ordered_see(
+	    &order->core, &seats->views.newest, seats->incarnation)) {
+	case OPEN_TURN_NONE:
+	case OPEN_TURN_DECIDED:
+		break;
+	case OPEN_TURN_ENTERED:
+		order->awaits = false;
+		break;
+	case OPEN_TURN_OUT:
 		dfi__target_order_put_out(open);
-		seat_watch_call(&open->pairs.seats);
-		return;
-	}
-	kept = reallocarray(
-	    order->kept, view->n_kept + 1, sizeof(order->kept[0]));
-	if (!kept) {
+		seat_watch_call(seats);
+		break;
+	case OPEN_TURN_NO_MEMORY:
 		dfi__open_target_fail_later(open->target,
 		    dfi__target_order_no_memory(open->target), dfi_errmsg());
-		return;
+		break;
 	}
-	if (view->n_kept)
-		memcpy(kept, view->kept, view->n_kept * sizeof(kept[0]));
-	order->kept = kept;
-	order->n_kept = view->n_kept;
-	order->next = view->number;
 }
 
 /* Under the lock: sources that have left without an end end the view. */
@@ -110,21 +93,17 @@ static void see_losses(struct open_target *open)
 			continue;
 		note_gone(open->target, &open->taken[i]);
 		if (target_lost(taken->end) && !taken->settled)
-			open->order->wants_cut = open->order->view;
+			open->order->wants_cut = open->order->core.view;
 	}
 }
 
 void dfi__target_order_see(struct open_target *open)
 {
 	struct seat_watch *seats = &open->pairs.seats;
-	const struct open_view *view = &seats->views.newest;
-	struct target_order *order = open->order;
 
 	see_losses(open);
-	if (target_lost(open->target) || seats->seats.evicted)
-		return;
-	if (view->number > order->view && view->number != order->next)
-		see_view(open, view);
+	if (!target_lost(open->target) && !seats->seats.evicted)
+		see_view(open);
 }
 
 /* Under its lock: whether the segment that is due has come. */
@@ -138,7 +117,7 @@ static bool has_come(const struct open_target *open)
 		if (!taken->end->readers[0].awaits_mark &&
 		    !target_order_is_empty(taken) &&
 		    !dfi__reader_global(&taken->end->readers[0], &position) &&
-		    position == open->order->due)
+		    position == open->order->core.due)
 			return true;
 	return false;
 }
@@ -157,8 +136,8 @@ void dfi__target_order_help(struct open_target *open)
 	if (!seats->seats.evicted && !order->is_out) {
 		dfi__open_target_take_pairs(open);
 		see_losses(open);
-		if (!order->begun && seats->views.newest.number > order->view)
-			see_view(open, &seats->views.newest);
+		if (!order->core.begun)
+			see_view(open);
 	}
 	pthread_mutex_unlock(&seats->lock);
 	if (atomic_peek(&order->hole_since) && has_come(open))
@@ -178,10 +157,10 @@ void dfi__target_order_want_cut(struct open_target *open)
 {
 	struct target_order *order = open->order;
 
-	if (order->wants_cut == order->view)
+	if (order->wants_cut == order->core.view)
 		return;
 	pthread_mutex_lock(&open->pairs.seats.lock);
-	order->wants_cut = order->view;
+	order->wants_cut = order->core.view;
 	seat_watch_call(&open->pairs.seats);
 	pthread_mutex_unlock(&open->pairs.seats.lock);
 }
@@ -216,24 +195,15 @@ static int pass_over(struct open_target *open, struct taken *taken,
 static int remember(struct open_target *open, const struct taken *taken)
 {
 	struct target_order *order = open->order;
-	struct open_share *gone = order->gone;
-
-	if (taken->settled || !order->begun)
-		return 0;
-	if (order->n_gone == order->gone_room) {
-		gone = reallocarray(
-		    gone, 2 * order->gone_room + 4, sizeof(*gone));
-		if (!gone)
-			return dfi__target_order_no_memory(open->target);
-		order->gone = gone;
-		order->gone_room = 2 * order->gone_room + 4;
-	}
-	order->gone[order->n_gone++] = (struct open_share){
+	const struct open_share share = {
 		.source = taken->pair->incarnation,
 		.delivered = taken->delivered,
 		.arrived = target_order_end(order, taken),
 	};
-	return 0;
+
+	return taken->settled || dfi__ordered_lose(&order->core, &share)
+	    ? 0
+	    : dfi__target_order_no_memory(open->target);
 }
 
 /*
@@ -325,7 +295,7 @@ static void add_joined(struct open_target *open)
 			continue;
 		taken->joined = true;
 		dfi__open_add_event(
-		    open, DFI_JOINED, taken, open->order->begin);
+		    open, DFI_JOINED, taken, open->order->core.begin);
 	}
 }
 
@@ -338,19 +308,7 @@ static int fail_position(const struct target_order *order, uint64_t position)
 	    "delivered",
 	    (unsigned long)(position % OPEN_VIEW_POSITIONS),
 	    (unsigned long)(position / OPEN_VIEW_POSITIONS),
-	    (unsigned long)(order->due % OPEN_VIEW_POSITIONS));
-}
-
-/* Whether a segment counts for nobody: it is below what this target begins
- * with, or the decision leaves it out. */
-static bool is_left_out(const struct target_order *order,
-    const struct taken *taken, uint64_t position)
-{
-	if (position < order->begin)
-		return true;
-	return order->next && position < open_view_first(order->next) &&
-	    position >= dfi__open_view_kept(order->kept, order->n_kept,
-			    taken->pair->incarnation);
+	    (unsigned long)(order->core.due % OPEN_VIEW_POSITIONS));
 }
 
 /* The position of the next segment of a ring: 1, 0 if there is none. */
@@ -363,7 +321,9 @@ static int head_of(struct dfi_target *target, uint32_t i, uint64_t *position)
 	while (!ret && !taken->end->readers[0].awaits_mark &&
 	    !target_order_is_empty(taken)) {
 		ret = dfi__reader_global(&taken->end->readers[0], position);
-		if (ret < 0 || !is_left_out(open->order, taken, *position))
+		if (ret < 0 ||
+		    !ordered_leaves_out(&open->order->core,
+			taken->pair->incarnation, *position))
 			return ret < 0 ? ret : 1;
 		ret = pass_over(
 		    open, taken, *position, *position < open->order->first);
@@ -387,30 +347,30 @@ static int find(struct dfi_target *target, uint32_t *ring, bool *later)
 		ret = head_of(target, i, &position);
 		if (!ret)
 			continue;
-		if (!(ret < 0) && position < order->due)
+		if (!(ret < 0) && position < order->core.due)
 			ret = fail_position(order, position);
 		if (ret < 0)
 			return ret;
 		*later = true;
-		if (order->next && position >= open_view_first(order->next))
-			continue;
-		if (position < least) {
+		if (ordered_has(&order->core, position) && position < least) {
 			least = position;
 			*ring = i;
 		}
 	}
-	if (least != order->due && (!order->next || least == UINT64_MAX))
+	switch (dfi__ordered_due(&order->core, least)) {
+	case OPEN_DUE_NOTHING:
 		return 0;
-	if (least == order->due)
+	case OPEN_DUE_SEGMENT:
 		return 1;
-	/* Those between are gaps for all. */
-	order->due = least;
+	case OPEN_DUE_GAP:
+		break;
+	}
 	return dfi__open_add_gap(open, least) ? 0 : 1;
 }
 
 static void note_delivered(struct target_order *order, struct taken *taken)
 {
-	taken->delivered = ++order->due;
+	taken->delivered = ++order->core.due;
 	if (unlikely(atomic_peek(&order->hole_since)))
 		atomic_set(&order->hole_since, 0);
 }
@@ -430,7 +390,7 @@ static int deliver(struct dfi_target *target, uint32_t i)
 	if (ret <= 0)
 		return ret == -EAGAIN ? 0 : ret;
 	ret = unlikely(!taken->counts)
-	    ? dfi__target_order_passed(open, taken, open->order->due)
+	    ? dfi__target_order_passed(open, taken, open->order->core.due)
 	    : 0;
 	if (ret < 0)
 		return ret;
@@ -443,19 +403,13 @@ static int deliver(struct dfi_target *target, uint32_t i)
 /* All of the last view is delivered. */
 static void enter_next(struct open_target *open)
 {
-	struct target_order *order = open->order;
-	uint32_t n = order->n_gone - order->n_reported;
+	bool ends = dfi__ordered_enter_next(&open->order->core);
 
-	if (n)
-		memmove(order->gone, order->gone + order->n_reported,
-		    n * sizeof(order->gone[0]));
-	enter(order, order->next);
+	open->order->awaits = false;
 	dfi__target_order_left(open);
 	/* This one may have ended as well. */
 	dfi__target_order_signal(open);
-	/* Who was lost after the report was lost in the next view. */
-	order->n_gone = n;
-	if (n)
+	if (ends)
 		dfi__target_order_want_cut(open);
 }
 
@@ -478,10 +432,10 @@ static int find_due(struct dfi_target *target, uint32_t *ring, bool *later)
 	int ret;
 
 	/* A decided view is delivered from all rings at once. */
-	if (open->order->next && awaits_marks(open))
+	if (open->order->core.next && awaits_marks(open))
 		return 0;
 	ret = find(target, ring, later);
-	if (ret || !open->order->next || open->n_events)
+	if (ret || !open->order->core.next || open->n_events)
 		return ret;
 	enter_next(open);
 	return open->n_events ? 0 : find(target, ring, later);
@@ -496,7 +450,7 @@ static int take_due(struct dfi_target *target)
 	uint32_t i;
 	int ret;
 
-	if (!order->known || (order->reported && !order->next))
+	if (!order->known || ordered_waits(&order->core))
 		return 0;
 	while ((ret = find_due(target, &i, &later)) > 0) {
 		/*
@@ -507,7 +461,7 @@ static int take_due(struct dfi_target *target)
 			return 0;
 		if (!is_passed(&open->taken[i].end->readers[0]))
 			return deliver(target, i);
-		ret = pass_over(open, &open->taken[i], order->due, true);
+		ret = pass_over(open, &open->taken[i], order->core.due, true);
 		note_delivered(order, &open->taken[i]);
 		if (ret < 0 || open->n_events)
 			return ret;
@@ -536,9 +490,9 @@ static int look(struct dfi_target *target)
 	ret = dfi__target_order_begin(open);
 	if (ret < 0)
 		return ret;
-	if (order->begun)
+	if (order->core.begun)
 		add_joined(open);
-	if (order->begun)
+	if (order->core.begun)
 		ret = dfi__target_order_learn(open);
 	return ret < 0 ? ret : dfi__target_order_report(open);
 }
@@ -578,6 +532,6 @@ int dfi__target_order_position(
 {
 	const struct target_order *order = open_target(target)->order;
 
-	*position = order->due;
-	return order->begun ? 0 : -EAGAIN;
+	*position = order->core.due;
+	return order->core.begun ? 0 : -EAGAIN;
 }

@@ -8,7 +8,7 @@
 #define DFI_FLOWS_KINDS_OPEN_OPEN_TARGET_ORDER_H
 
 #include "flows/context/shared_counter.h"
-#include "flows/open/view.h"
+#include "flows/open/ordered.h"
 #include "open_target.h"
 
 /* A counter that this target has, or would have, in a view. */
@@ -32,30 +32,13 @@ struct target_order {
 	 * lock of the pairs is taken within this one. It protects this:
 	 */
 	pthread_mutex_t lock;
-	uint64_t view;  /* that it delivers; 0: none yet */
-	uint64_t due;   /* the position to be delivered next */
-	uint64_t begin; /* what is below is passed over */
-	bool begun;     /* due and begin are known */
-	bool awaits;    /* its end: not all that sources sent has come */
-	bool reported;  /* in this view: it delivers no more of it, ... */
-	uint64_t next;  /* ... until this one is decided; or 0 */
-	struct open_kept *kept; /* of next */
-	uint32_t n_kept;
-	/* Sources that were lost in this view, and whose rings are empty. */
-	struct open_share *gone;
-	uint32_t n_gone, gone_room;
-	uint32_t n_reported; /* so many of them are in the report */
+	struct ordered_target core; /* what it delivers, and has of the view */
+	bool awaits; /* the view's end: not all that sources sent has come */
 	/* Of the owner: who counts, once those in front of it are known. */
 	struct order_marker *markers;
 	uint32_t n_markers, markers_room, n_expected;
 	bool known;
 	uint64_t first; /* where this target began */
-	/* Until it has begun, what counters were found at: */
-	uint64_t counted; /* by its helper in this view, or 0: */
-	uint64_t count;
-	uint64_t most;  /* by those who were there before, at their marks */
-	uint64_t least; /* by others, at theirs, in the newest view */
-	bool missed;    /* not begun, it has missed something in this view */
 	bool *met; /* of the sources that came before: their marks were taken */
 	/* Under the lock of the pairs: */
 	bool is_out;        /* the target is no member, and gives its seat up */
@@ -99,8 +82,8 @@ static inline void target_order_unlock(struct target_order *order)
 static inline uint64_t target_order_end(
     const struct target_order *order, const struct taken *taken)
 {
-	return taken->delivered > order->begin ? taken->delivered
-					       : order->begin;
+	return taken->delivered > order->core.begin ? taken->delivered
+						    : order->core.begin;
 }
 
 struct target_order *dfi__target_order_new(void);

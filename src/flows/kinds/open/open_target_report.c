@@ -5,21 +5,6 @@
 #include <stdlib.h>
 #include "base/error.h"
 
-/* Under the lock: whether each source that owes it has flushed. */
-static bool have_flushed(const struct seat_watch *seats)
-{
-	const struct open_seat *at = seats->seats.seats[OPEN_SOURCE];
-	uint32_t i;
-
-	for (i = 0; i < seats->seats.n[OPEN_SOURCE]; i++, at++)
-		if (at->holder.incarnation &&
-		    at->revision < seats->views.cut_revision &&
-		    !dfi__open_views_note(
-			&seats->views, OPEN_KEY_FLUSH, at->holder.incarnation))
-			return false;
-	return true;
-}
-
 /* The end of what has come from a source by now, or before it was lost. */
 static int arrived_end(
     const struct target_order *order, const struct taken *taken, uint64_t *end)
@@ -55,8 +40,8 @@ static int has_come(const struct open_target *open, const struct taken *taken)
 	uint64_t end, flushed;
 	int ret;
 
-	flushed = flush ? open_view_end(open->order->view, flush->end) : 0;
-	if (!flushed || target_lost(taken->end) || !open->order->begun)
+	flushed = dfi__ordered_awaits(&open->order->core, flush);
+	if (!flushed || target_lost(taken->end))
 		return 1;
 	dfi__target_settle(taken->end);
 	ret = arrived_end(open->order, taken, &end);
@@ -81,27 +66,23 @@ static int add_share(const struct open_target *open, struct taken *taken,
 {
 	const struct open_note *flush = dfi__open_views_note(
 	    &open->pairs.seats.views, OPEN_KEY_FLUSH, taken->pair->incarnation);
-	struct open_share *share = &report->shares[report->n_shares];
-	uint64_t view = open->order->view, end;
+	struct open_share has = {
+		.source = taken->pair->incarnation,
+		.delivered = taken->delivered,
+	};
 	bool lost = target_lost(taken->end);
 	int ret = 0;
 
 	if (!flush && !lost)
 		return 0;
 	if (lost)
-		ret = arrived_end(open->order, taken, &end);
-	else
-		end = flush->end;
+		ret = arrived_end(open->order, taken, &has.arrived);
 	if (ret < 0)
 		return ret;
 	/* One that has flushed may have numbers of the next view. */
 	taken->settled = !flush;
-	report->n_shares++;
-	*share = (struct open_share){
-		.source = taken->pair->incarnation,
-		.delivered = open_view_end(view, taken->delivered),
-		.arrived = open_view_end(view, end),
-	};
+	report->shares[report->n_shares++] = dfi__ordered_share(
+	    &open->order->core, flush, lost, &has);
 	return 0;
 }
 
@@ -109,22 +90,17 @@ static int add_share(const struct open_target *open, struct taken *taken,
 static int make_report(struct open_target *open)
 {
 	struct target_order *order = open->order;
-	struct open_report report = { .begun = order->begun };
+	struct open_report report = { .begun = order->core.begun };
 	uint32_t i;
 	int ret = 0;
 
-	report.shares = calloc((size_t)open_n_taken(open) + order->n_gone + 1,
+	report.shares = calloc(
+	    (size_t)open_n_taken(open) + order->core.n_gone + 1,
 	    sizeof(report.shares[0]));
 	if (!report.shares)
 		return dfi__target_order_no_memory(open->target);
-	for (i = 0; order->begun && i < order->n_gone; i++) {
-		report.shares[report.n_shares] = order->gone[i];
-		report.shares[report.n_shares].delivered = open_view_end(
-		    order->view, order->gone[i].delivered);
-		report.shares[report.n_shares++].arrived = open_view_end(
-		    order->view, order->gone[i].arrived);
-	}
-	for (i = 0; order->begun && !ret && i < open_n_taken(open); i++)
+	report.n_shares = dfi__ordered_gone(&order->core, report.shares);
+	for (i = 0; order->core.begun && !ret && i < open_n_taken(open); i++)
 		ret = add_share(open, &open->taken[i], &report);
 	free(order->report);
 	order->report = ret < 0
@@ -134,9 +110,8 @@ static int make_report(struct open_target *open)
 	if (!order->report)
 		return ret < 0 ? ret
 			       : dfi__target_order_no_memory(open->target);
-	order->report_view = order->view;
-	order->n_reported = order->n_gone;
-	order->reported = true;
+	order->report_view = order->core.view;
+	dfi__ordered_reported(&order->core);
 	/* The decision fills the hole. */
 	atomic_set(&order->hole_since, 0);
 	seat_watch_call(&open->pairs.seats);
@@ -165,16 +140,10 @@ static bool is_making(const struct pairs *pairs)
 static bool is_due(const struct open_target *open)
 {
 	const struct seat_watch *seats = &open->pairs.seats;
-	const struct open_views *views = &seats->views;
-	uint32_t seat;
 
-	return open_views_is_cut(views) &&
-	    views->newest.number == open->order->view &&
-	    seats->seats.begun < views->cut_revision && have_flushed(seats) &&
-	    !is_making(&open->pairs) &&
-	    (open->order->begun || open->order->counted == open->order->view ||
-		!dfi__seat_watch_finds(
-		    seats, OPEN_TARGET, views->newest.holder, &seat));
+	return !is_making(&open->pairs) &&
+	    dfi__ordered_reports(
+		&open->order->core, &seats->views, &seats->seats);
 }
 
 int dfi__target_order_report(struct open_target *open)
@@ -184,7 +153,7 @@ int dfi__target_order_report(struct open_target *open)
 	bool due;
 	int ret = 0;
 
-	if (order->reported || !order->view)
+	if (order->core.reported || !order->core.view)
 		return 0;
 	pthread_mutex_lock(&seats->lock);
 	due = is_due(open);

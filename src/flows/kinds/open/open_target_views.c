@@ -32,33 +32,10 @@ static int64_t soon(void)
 	return clock_now_ns() + TRY_NS;
 }
 
-/* Whether the holder of a seat has a part in the end of the newest view. */
-static bool is_asked(
-    const struct seat_watch *seats, enum open_role role, uint32_t seat)
-{
-	const struct open_seat *at = &seats->seats.seats[role][seat];
-
-	return at->holder.incarnation &&
-	    at->revision < seats->views.cut_revision;
-}
-
-/* Whether it has done its part: a source has flushed, a target reported. */
-static const struct open_note *answer(
-    const struct seat_watch *seats, enum open_role role, uint32_t seat)
-{
-	return dfi__open_views_note(&seats->views,
-	    role == OPEN_SOURCE ? OPEN_KEY_FLUSH : OPEN_KEY_REPORT,
-	    seats->seats.seats[role][seat].holder.incarnation);
-}
-
 /* The first seat of a role that owes its part, or how many seats there are. */
-static uint32_t debtor(
-    const struct seat_watch *seats, enum open_role role, uint32_t from)
+static uint32_t debtor(const struct seat_watch *seats, enum open_role role)
 {
-	while (from < seats->seats.n[role] &&
-	    (!is_asked(seats, role, from) || answer(seats, role, from)))
-		from++;
-	return from;
+	return dfi__open_views_debtor(&seats->views, &seats->seats, role, 0);
 }
 
 /* Under the lock: whether the newest view has ended, or there was none. */
@@ -150,40 +127,14 @@ static int make_counter(
 	return ret;
 }
 
-/* Under the lock: the reports of all that are attached. NULL: no memory. */
-static struct open_reporter *collect(
-    const struct seat_watch *seats, uint32_t *n)
-{
-	const struct open_note *note;
-	struct open_reporter *reporters = calloc(
-	    (size_t)seats->seats.n[OPEN_TARGET] + 1, sizeof(*reporters));
-	uint32_t i;
-
-	*n = 0;
-	for (i = 0; reporters && i < seats->seats.n[OPEN_TARGET]; i++) {
-		if (!is_asked(seats, OPEN_TARGET, i))
-			continue;
-		note = answer(seats, OPEN_TARGET, i);
-		if (note)
-			reporters[(*n)++] = (struct open_reporter){
-				.target = note->incarnation,
-				.report = note->report,
-			};
-	}
-	return reporters;
-}
-
 /* Under the lock: what follows from the reports. NULL: no memory. */
 static uint8_t *decide(
     const struct seat_watch *seats, struct open_view *view, size_t *size)
 {
-	uint32_t n = 0;
-	struct open_reporter *reporters = collect(seats, &n);
 	uint8_t *value = NULL;
 
-	if (reporters && dfi__open_view_decide(reporters, n, view))
+	if (dfi__open_views_decide(&seats->views, &seats->seats, view))
 		value = dfi__open_view_encode(view, size);
-	free(reporters);
 	dfi__open_view_free(view);
 	return value;
 }
@@ -273,11 +224,11 @@ static void find_late(
 	struct target_order *order = open->order;
 	int64_t limit = limit_ns(open);
 	enum open_role role = OPEN_SOURCE;
-	uint32_t seat = debtor(seats, OPEN_SOURCE, 0);
+	uint32_t seat = debtor(seats, OPEN_SOURCE);
 
 	if (seat == seats->seats.n[OPEN_SOURCE]) {
 		role = OPEN_TARGET;
-		seat = debtor(seats, OPEN_TARGET, 0);
+		seat = debtor(seats, OPEN_TARGET);
 	}
 	pass_time(order, now, limit);
 	/*
@@ -310,7 +261,7 @@ static void at_cut(struct open_target *open, struct errand *errand, int64_t now)
 	errand->reports = order->report_view == errand->view &&
 	    order->reports < errand->view;
 	errand->begins = order->decided < errand->view &&
-	    debtor(seats, OPEN_TARGET, 0) == seats->seats.n[OPEN_TARGET];
+	    debtor(seats, OPEN_TARGET) == seats->seats.n[OPEN_TARGET];
 	find_late(open, errand, now);
 }
 
@@ -324,7 +275,8 @@ static struct errand next_errand(struct open_target *open, int64_t now)
 		.late = UINT32_MAX,
 		.next = DEADLINE_NEVER,
 	};
-	uint32_t seat;
+	bool has_holder = dfi__open_views_has_holder(
+	    &seats->views, &seats->seats);
 
 	if (seats->seats.evicted)
 		return errand;
@@ -336,8 +288,8 @@ static struct errand next_errand(struct open_target *open, int64_t now)
 	errand.counts = errand.view &&
 	    (!open_views_is_cut(&seats->views) ||
 		seats->seats.begun < seats->views.cut_revision) &&
-	    dfi__seat_watch_finds(seats, OPEN_TARGET, newest->holder, &seat) &&
-	    !order->begun && order->counted != errand.view &&
+	    has_holder && !order->core.begun &&
+	    order->core.counted != errand.view &&
 	    !dfi__endpoint_decode(
 		newest->counter, newest->counter_size, &errand.holder);
 	if (!errand.view)
@@ -347,8 +299,7 @@ static struct errand next_errand(struct open_target *open, int64_t now)
 	else
 		errand.cuts = order->cut < errand.view &&
 		    (order->wants_cut == errand.view || is_overdue(open, now) ||
-			!dfi__seat_watch_finds(
-			    seats, OPEN_TARGET, newest->holder, &seat));
+			!has_holder);
 	return errand;
 }
 
@@ -416,8 +367,8 @@ static int count(struct open_target *open, const struct errand *errand)
 		return ret;
 	}
 	target_order_lock(order);
-	order->count = next;
-	order->counted = errand->view;
+	order->core.count = next;
+	order->core.counted = errand->view;
 	target_order_unlock(order);
 	pthread_mutex_lock(&open->pairs.seats.lock);
 	seat_watch_call(&open->pairs.seats);
@@ -434,8 +385,10 @@ static bool still_owes(
 	    open_views_is_cut(&seats->views) &&
 	    open_seat_is(
 		&seats->seats, late->role, late->seat, late->incarnation) &&
-	    is_asked(seats, late->role, late->seat) &&
-	    !answer(seats, late->role, late->seat);
+	    dfi__open_views_asks(
+		&seats->views, &seats->seats, late->role, late->seat) &&
+	    !dfi__open_views_answer(
+		&seats->views, &seats->seats, late->role, late->seat);
 }
 
 /*
