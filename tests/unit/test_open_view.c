@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flows/open/views.h"
+#include "flows/open/ordered.h"
 
 #define FIRST open_view_first(1)
 
@@ -85,6 +85,51 @@ Test(open_view, a_target_that_has_not_begun_is_a_member)
 	dfi__open_view_free(&view);
 }
 
+/*
+ * Target 12 came when source 100 was gone, which went on to send until the
+ * others had heard of it.
+ */
+Test(open_view, a_target_that_has_come_later_lacks_what_it_has_not_met)
+{
+	struct open_view view;
+
+	has(0, 0, 5, 8);
+	has(1, 0, 3, 9);
+	shares[0][0].lost = shares[1][0].lost = true;
+	reporters[2] = (struct open_reporter){
+		.target = 12,
+		.report = { .begun = true, .joined = FIRST + 4 },
+	};
+	view = decide(3);
+	expect_kept(&view, 0, FIRST + 5);
+	cr_assert(dfi__open_view_has(&view, 10));
+	cr_assert(dfi__open_view_has(&view, 11));
+	cr_assert_not(dfi__open_view_has(&view, 12));
+	dfi__open_view_free(&view);
+	/* Behind all that, it lacks nothing. */
+	reporters[2].report.joined = FIRST + 5;
+	view = decide(3);
+	expect_kept(&view, 0, FIRST + 5);
+	cr_assert(dfi__open_view_has(&view, 12));
+	dfi__open_view_free(&view);
+}
+
+/* It has ended for target 12, and has flushed for the others. */
+Test(open_view, a_target_that_has_come_later_has_all_of_who_has_ended)
+{
+	struct open_view view;
+
+	has(0, 0, 5, 8);
+	reporters[1] = (struct open_reporter){
+		.target = 11,
+		.report = { .begun = true, .joined = FIRST + 4 },
+	};
+	view = decide(2);
+	expect_kept(&view, 0, FIRST + 8);
+	cr_assert(dfi__open_view_has(&view, 11));
+	dfi__open_view_free(&view);
+}
+
 Test(open_view, nobody_reports_when_nobody_is_there)
 {
 	struct open_view view = decide(0);
@@ -139,6 +184,9 @@ Test(open_view, keys_may_come_in_any_order)
 	size_t size;
 
 	has(0, 0, 8, 9);
+	has(0, 1, 8, 9);
+	shares[0][1].lost = true;
+	reporters[0].report.joined = FIRST + 2;
 	value = dfi__open_report_encode(&reporters[0].report, &size);
 	see(OPEN_KEY_CUT, 3, 0, end, 0);
 	see(OPEN_KEY_FLUSH, 3, 100, end, sizeof(end));
@@ -157,7 +205,10 @@ Test(open_view, keys_may_come_in_any_order)
 	note = dfi__open_views_note(&views, OPEN_KEY_REPORT, 10);
 	cr_assert_not_null(note);
 	cr_assert(note->report.begun);
+	cr_assert_eq(note->report.joined, FIRST + 2);
 	cr_assert_eq(note->report.shares[0].arrived, FIRST + 9);
+	cr_assert_not(note->report.shares[0].lost);
+	cr_assert(note->report.shares[1].lost);
 	cr_assert_null(dfi__open_views_note(&views, OPEN_KEY_REPORT, 100));
 	/* An earlier view comes late, and is ignored. */
 	see_view(2);

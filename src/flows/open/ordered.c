@@ -131,20 +131,23 @@ struct open_share dfi__ordered_share(const struct ordered_target *order,
 		.source = has->source,
 		.delivered = open_view_end(order->view, has->delivered),
 		.arrived = open_view_end(order->view, arrived),
+		.lost = lost,
 	};
 }
 
-uint32_t dfi__ordered_gone(
-    const struct ordered_target *order, struct open_share *shares)
+void dfi__ordered_report(
+    const struct ordered_target *order, struct open_report *report)
 {
 	uint32_t i;
 
-	if (!order->begun)
-		return 0;
-	for (i = 0; i < order->n_gone; i++)
-		shares[i] = dfi__ordered_share(
+	report->begun = order->begun;
+	report->joined = order->begun && order->came == order->view
+	    ? order->begin
+	    : 0;
+	report->n_shares = order->begun ? order->n_gone : 0;
+	for (i = 0; i < report->n_shares; i++)
+		report->shares[i] = dfi__ordered_share(
 		    order, NULL, true, &order->gone[i]);
-	return order->n_gone;
 }
 
 void dfi__ordered_reported(struct ordered_target *order)
@@ -229,4 +232,5 @@ void dfi__ordered_begin(struct ordered_target *order, bool has_met_all)
 		begin = order->most;
 	order->due = order->begin = begin;
 	order->begun = true;
+	order->came = order->view;
 }

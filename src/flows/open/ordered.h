@@ -15,6 +15,7 @@ struct ordered_target {
 	uint64_t due;   /* the position to be delivered next */
 	uint64_t begin; /* what is below is passed over */
 	bool begun;     /* due and begin are known */
+	uint64_t came;  /* the view in which it has begun, not with it; or 0 */
 	bool reported;  /* in this view: it delivers no more of it, ... */
 	uint64_t next;  /* ... until this one is decided; or 0 */
 	struct open_kept *kept; /* of next */
@@ -121,9 +122,12 @@ uint64_t dfi__ordered_awaits(
 struct open_share dfi__ordered_share(const struct ordered_target *order,
     const struct open_note *flush, bool lost, const struct open_share *has);
 
-/* The report has shares of those that are gone, the first ones. */
-uint32_t dfi__ordered_gone(
-    const struct ordered_target *order, struct open_share *shares);
+/*
+ * Begin the report, which has room for shares of all that are gone: they are
+ * the first ones.
+ */
+void dfi__ordered_report(
+    const struct ordered_target *order, struct open_report *report);
 
 /* The report is made. */
 void dfi__ordered_reported(struct ordered_target *order);

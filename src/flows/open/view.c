@@ -3,12 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "flows/open/bugs.h"
 #include "flows/open/bytes.h"
 #include "flows/open/view.h"
 
 #define WORD sizeof(uint64_t)
-#define SHARE_WORDS 3
+#define SHARE_WORDS 4
 #define REPORT_WORDS 2
 #define VIEW_WORDS 4
 #define KEPT_WORDS 2
@@ -25,41 +26,79 @@ static struct open_kept *find_kept(struct open_view *view, uint64_t source)
 	return NULL;
 }
 
+static const struct open_share *share_of(
+    const struct open_report *report, uint64_t source)
+{
+	uint32_t i;
+
+	for (i = 0; i < report->n_shares; i++)
+		if (report->shares[i].source == source)
+			return &report->shares[i];
+	return NULL;
+}
+
+static bool is_lost(
+    const struct open_reporter *reporters, uint32_t n, uint64_t source)
+{
+	const struct open_share *share;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		share = share_of(&reporters[i].report, source);
+		if (share && share->lost)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What has arrived at a target. One that does not mention a source has all of
+ * it, unless it has come in this view: it has not met a source that was gone by
+ * then, and that may have sent to others since, as they heard of it later.
+ */
+static uint64_t arrived_at(
+    const struct open_report *report, uint64_t source, bool lost)
+{
+	const struct open_share *share = share_of(report, source);
+
+	if (share)
+		return share->arrived;
+	return report->joined && lost ? report->joined : UINT64_MAX;
+}
+
 /*
  * The largest end that somebody has delivered, and the least that has arrived
- * everywhere. A target that does not mention a source has all of it.
+ * everywhere.
  */
 static uint64_t end_of(
     const struct open_reporter *reporters, uint32_t n, uint64_t source)
 {
 	uint64_t delivered = 0, arrived = UINT64_MAX;
 	const struct open_share *share;
-	uint32_t i, j;
+	bool lost = is_lost(reporters, n, source);
+	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		for (j = 0; j < reporters[i].report.n_shares; j++) {
-			share = &reporters[i].report.shares[j];
-			if (share->source != source)
-				continue;
-			if (share->delivered > delivered)
-				delivered = share->delivered;
-			if (share->arrived < arrived)
-				arrived = share->arrived;
-		}
+		share = share_of(&reporters[i].report, source);
+		if (share)
+			delivered = max_u64(delivered, share->delivered);
+		arrived = min_u64(
+		    arrived, arrived_at(&reporters[i].report, source, lost));
 	}
 	return delivered > arrived && !OPEN_BUG(LEAST) ? delivered : arrived;
 }
 
-static bool has_all(const struct open_report *report, struct open_view *view)
+/* Whether a target has what the view keeps. */
+static bool has_all(const struct open_reporter *reporters, uint32_t n,
+    const struct open_report *report, const struct open_view *view)
 {
 	uint32_t i;
 
-	for (i = 0;
-	     report->begun && i < report->n_shares && !OPEN_BUG(NO_EVICTION);
-	     i++)
-		if (report->shares[i].arrived <
-		    find_kept(view, report->shares[i].source)->end)
-			return false;
+	for (i = 0; report->begun && i < view->n_kept; i++)
+		if (arrived_at(report, view->kept[i].source,
+			is_lost(reporters, n, view->kept[i].source)) <
+		    view->kept[i].end)
+			return OPEN_BUG(NO_EVICTION);
 	return true;
 }
 
@@ -90,7 +129,7 @@ bool dfi__open_view_decide(
 		}
 	}
 	for (i = 0; i < n; i++)
-		if (has_all(&reporters[i].report, view))
+		if (has_all(reporters, n, &reporters[i].report, view))
 			view->members[view->n_members++] = reporters[i].target;
 	return true;
 }
@@ -147,12 +186,13 @@ uint8_t *dfi__open_report_encode(const struct open_report *report, size_t *size)
 	at = bytes = malloc(*size);
 	if (!bytes)
 		return NULL;
-	at = put(at, report->begun);
+	at = put(at, report->joined ? report->joined : report->begun);
 	at = put(at, report->n_shares);
 	for (i = 0; i < report->n_shares; i++) {
 		at = put(at, report->shares[i].source);
 		at = put(at, report->shares[i].delivered);
 		at = put(at, report->shares[i].arrived);
+		at = put(at, report->shares[i].lost);
 	}
 	return bytes;
 }
@@ -160,25 +200,27 @@ uint8_t *dfi__open_report_encode(const struct open_report *report, size_t *size)
 bool dfi__open_report_decode(
     const uint8_t *bytes, size_t size, struct open_report *report)
 {
-	uint64_t begun, n;
+	uint64_t begun, n, lost;
 	uint32_t i;
 
 	if (size < REPORT_WORDS * WORD)
 		return false;
 	bytes = get(bytes, &begun);
 	bytes = get(bytes, &n);
-	if (begun > 1 || n > size ||
-	    size != WORD * (REPORT_WORDS + SHARE_WORDS * n))
+	if (n > size || size != WORD * (REPORT_WORDS + SHARE_WORDS * n))
 		return false;
 	report->shares = calloc(n + 1, sizeof(report->shares[0]));
 	if (!report->shares)
 		return false;
-	report->begun = begun;
+	report->begun = begun > 0;
+	report->joined = begun > 1 ? begun : 0;
 	report->n_shares = (uint32_t)n;
 	for (i = 0; i < n; i++) {
 		bytes = get(bytes, &report->shares[i].source);
 		bytes = get(bytes, &report->shares[i].delivered);
 		bytes = get(bytes, &report->shares[i].arrived);
+		bytes = get(bytes, &lost);
+		report->shares[i].lost = lost > 0;
 	}
 	return true;
 }

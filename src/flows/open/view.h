@@ -31,10 +31,16 @@ static inline uint64_t open_view_end(uint64_t view, uint64_t end)
 struct open_share {
 	uint64_t source;             /* its incarnation */
 	uint64_t delivered, arrived; /* ends */
+	bool lost;                   /* for this target */
 };
 
 struct open_report {
 	bool begun; /* it delivers: otherwise it has no shares */
+	/*
+	 * Where it has begun, if it came in this view; or 0. Of a source that
+	 * is lost, and that it does not mention, it has nothing from there on.
+	 */
+	uint64_t joined;
 	uint32_t n_shares;
 	struct open_share *shares;
 };

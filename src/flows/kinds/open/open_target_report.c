@@ -90,7 +90,7 @@ static int add_share(const struct open_target *open, struct taken *taken,
 static int make_report(struct open_target *open)
 {
 	struct target_order *order = open->order;
-	struct open_report report = { .begun = order->core.begun };
+	struct open_report report;
 	uint32_t i;
 	int ret = 0;
 
@@ -99,7 +99,7 @@ static int make_report(struct open_target *open)
 	    sizeof(report.shares[0]));
 	if (!report.shares)
 		return dfi__target_order_no_memory(open->target);
-	report.n_shares = dfi__ordered_gone(&order->core, report.shares);
+	dfi__ordered_report(&order->core, &report);
 	for (i = 0; order->core.begun && !ret && i < open_n_taken(open); i++)
 		ret = add_share(open, &open->taken[i], &report);
 	free(order->report);
