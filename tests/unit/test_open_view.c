@@ -232,3 +232,27 @@ Test(open_view, a_value_of_another_form_is_none)
 	cr_assert_not(dfi__open_view_decode(value, sizeof(value), &view));
 	cr_assert_not(dfi__open_view_decode(value, 31, &view));
 }
+
+/* O3: what it has reported is that it has nothing of this view. */
+Test(
+    open_view, a_target_that_has_not_begun_when_it_reports_begins_with_the_next)
+{
+	uint64_t members[] = { 10 };
+	struct open_view view = {
+		.number = 2,
+		.n_members = 1,
+		.members = members,
+	};
+	struct ordered_target target = {
+		.view = 1,
+		.counted = 1,
+		.count = FIRST + 5,
+	};
+
+	dfi__ordered_reported(&target);
+	dfi__ordered_begin(&target, true);
+	cr_assert_not(target.begun);
+	cr_assert_eq(dfi__ordered_see(&target, &view, 10), OPEN_TURN_ENTERED);
+	cr_assert(target.begun);
+	cr_assert_eq(target.due, open_view_first(2));
+}

@@ -223,7 +223,8 @@ void dfi__ordered_begin(struct ordered_target *order, bool has_met_all)
 {
 	uint64_t begin = order->count;
 
-	if (!has_met_all || order->missed)
+	/* The report of this view said that it has not begun. */
+	if (!has_met_all || order->missed || order->reported)
 		return;
 	if (order->least / OPEN_VIEW_POSITIONS == order->view)
 		begin = min_u64(begin, order->least);
