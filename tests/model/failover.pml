@@ -13,8 +13,8 @@
  * rings: in shared memory that is so at once. To target FAR a number is on its way first,
  * as over a network.
  *
- * Left out: credit (O1 of replicate.md); sources and targets that join (M2, J1); a
- * second cut.
+ * Left out: credit (O1 of replicate.md); sources and targets that join (M2, J1), which
+ * tests/open/simulate has; a second cut.
  *
  * Bounds: SEGMENTS(i) segments of source i.
  *

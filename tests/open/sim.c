@@ -406,7 +406,7 @@ static bool is_done(struct sim *sim)
 	for (s = 0; s < sim->plan.n_sources; s++)
 		if (!sim->ended[s] && !sim->given_up[s])
 			return false;
-	return is_drained(sim);
+	return sim->plan.ordered ? sim_order_is_drained(sim) : is_drained(sim);
 }
 
 /* Nothing is lost. */
@@ -427,33 +427,49 @@ static void reset(struct sim *sim)
 {
 	size_t from = offsetof(struct sim, plan);
 	struct sim_change *changes = sim->changes;
+	struct sim_view *views = sim->views;
 	struct sim_counts counts = sim->counts;
 
 	memset((char *)sim + from, 0, sizeof(*sim) - from);
 	sim->counts = counts;
 	sim->changes = changes;
+	sim->views = views;
 	if (!changes)
 		sim->changes = malloc(SIM_CHANGES * sizeof(*changes));
-	if (!sim->changes)
+	if (!views)
+		sim->views = calloc(SIM_VIEWS, sizeof(*views));
+	if (!sim->changes || !sim->views)
 		abort();
 }
 
-int sim_run(struct sim *sim)
+static void free_end(struct sim *sim, struct sim_end *end)
+{
+	dfi__open_views_free(&end->views);
+	if (sim->plan.ordered && end->role == OPEN_TARGET)
+		sim_order_target_free(end);
+	free(end);
+}
+
+static int run(struct sim *sim, bool ordered)
 {
 	unsigned i;
 
 	reset(sim);
-	sim->random = mix(sim->seed);
-	make_plan(sim);
-	make_store(sim);
+	sim->random = mix(sim->seed + ordered * (UINT64_C(1) << 40));
+	if (ordered) {
+		sim_order_plan(sim);
+	} else {
+		make_plan(sim);
+		make_store(sim);
+	}
 	sim_trace(sim,
-	    "%u sources, %u targets, %u tuples each, room %u, hold %u%s%s%s",
+	    "%u sources, %u targets, %u tuples each, room %u, hold %u%s%s%s%s",
 	    sim->plan.n_sources, sim->plan.n_targets, sim->plan.n_input,
 	    sim->plan.room, sim->plan.hold, sim->plan.replay ? ", replay" : "",
 	    sim->plan.routing == SIM_ANY          ? ", any"
 		: sim->plan.routing == SIM_DIRECT ? ", direct"
 						  : "",
-	    sim->plan.align ? ", align" : "");
+	    sim->plan.align ? ", align" : "", ordered ? ", ordered" : "");
 	for (i = 0; i < sim->plan.n_sources; i++)
 		sim_end_start(sim, OPEN_SOURCE, i);
 	start_target(sim);
@@ -462,12 +478,19 @@ int sim_run(struct sim *sim)
 		if (sim->now > sim->plan.deadline)
 			sim_fail(sim, "there is no end");
 	}
-	if (!sim->failed)
+	if (!sim->failed && ordered)
+		sim_order_judge(sim);
+	else if (!sim->failed)
 		judge(sim);
 	sim->counts.runs++;
 	for (i = 0; i < sim->n_ends; i++)
-		free(sim->ends[i]);
+		free_end(sim, sim->ends[i]);
 	sim_registry_free(sim);
 	sim_rings_free(sim);
 	return sim->failed ? -1 : 0;
+}
+
+int sim_run(struct sim *sim)
+{
+	return run(sim, false) || run(sim, true) ? -1 : 0;
 }

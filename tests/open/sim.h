@@ -11,6 +11,7 @@
  *	sim_source.c    pushes, marks, hand-over and replay at a source
  *	sim_target.c    consuming, effects, hand-over and acknowledgements
  *	sim_overdue.c   who holds up a hand-over is evicted
+ *	sim_order*.c    the same for an ordered flow: sim_order.h
  */
 #ifndef TESTS_OPEN_SIM_H
 #define TESTS_OPEN_SIM_H
@@ -19,6 +20,7 @@
 #include <stdio.h>
 
 #include "flows/open/bugs.h"
+#include "flows/open/bytes.h"
 #include "flows/open/choice.h"
 #include "flows/open/keys.h"
 #include "flows/open/overdue.h"
@@ -26,6 +28,7 @@
 #include "flows/open/source.h"
 #include "flows/open/value.h"
 #include "flows/open/watermark.h"
+#include "sim_order.h"
 
 #define SIM_SOURCES 3
 #define SIM_TARGETS 4
@@ -53,6 +56,11 @@ enum sim_bug {
 	SIM_BUG_TWO_HOLDERS, /* of a seat */
 	SIM_BUG_ANY_HOLDER,  /* of a seat is evicted, also the next one */
 	SIM_BUG_SAME_RING,   /* for the next holder of a seat */
+	/* In an ordered flow: */
+	SIM_BUG_SAME_NUMBERS, /* in each view */
+	SIM_BUG_FLUSH_FIRST,  /* before the segment under way */
+	SIM_BUG_KEEPS_NUMBER, /* of a view that has ended */
+	SIM_BUG_ONLY_HOLDER,  /* is missed, and no source */
 	SIM_BUG_NO_WINDOW, /* slots that are not acknowledged are used again */
 };
 #define SIM_BUG(name) (dfi__open_bug == SIM_BUG_##name)
@@ -74,6 +82,14 @@ struct sim_change {
 	/* Of a pair: */
 	struct sim_ring *ring;
 	uint64_t source_incarnation;
+	/* Of a report or a view: */
+	const uint8_t *bytes;
+	size_t size;
+};
+
+struct sim_blob {
+	struct sim_blob *next;
+	uint8_t bytes[];
 };
 
 struct sim_table {
@@ -104,7 +120,8 @@ struct sim_ring {
 	struct sim_ring *next; /* of all, to be freed */
 	const struct sim_end *target;
 	struct sim_item items[SIM_SLOTS];
-	uint64_t sent, taken, credit;
+	bool far; /* what was sent arrives later */
+	uint64_t sent, arrived, taken, credit;
 };
 
 /* ---- Endpoints ----------------------------------------------------------- */
@@ -119,9 +136,8 @@ enum sim_life {
 struct sim_pair {
 	struct open_pair pair;
 	struct sim_ring *ring;
-	bool used, gone;
-	bool due;  /* its key has to be put */
-	bool held; /* behind a mark, for others (K4) */
+	bool used, gone, held; /* behind its last mark (K4) */
+	bool due;              /* its key has to be put */
 };
 #define SIM_PAIRS 16
 
@@ -134,6 +150,7 @@ struct sim_end {
 	enum sim_life life;
 	bool created; /* its key */
 	bool leaving; /* its program wants to leave */
+	bool done;    /* a source that has ended as it should */
 	uint64_t store_epoch;
 	size_t change; /* the next one that it sees */
 	uint64_t look_at, act_at, lag, step;
@@ -146,7 +163,10 @@ struct sim_end {
 	struct open_seats seats;
 	struct open_tables tables;
 	uint64_t tables_memory[128];
+	struct open_views views;
 	union {
+		struct sim_ordered_source os;
+		struct sim_ordered_target ot;
 		struct {
 			struct keyed_source core;
 			struct open_resume resume;
@@ -198,6 +218,8 @@ struct sim_counts {
 	    released;
 	uint64_t low_resumed, late, idle, marks, held_back, unaligned, assigned,
 	    given_up;
+	uint64_t views, segments, delivered, flushes, reports, gaps, outs,
+	    left_out;
 };
 
 enum sim_routing {
@@ -212,6 +234,8 @@ struct sim_plan {
 	unsigned n_keys; /* partitions that tuples are of */
 	unsigned store;  /* percent of chances to store that are taken */
 	bool replay, align;
+	bool ordered;          /* and only what follows, and faults */
+	bool far, breaks;      /* over a network; ways to the counter */
 	unsigned give_up;      /* percent of sources that die for good */
 	uint64_t return_after; /* 0: the application gives them up */
 	bool evict;            /* also whoever is not overdue */
@@ -234,6 +258,9 @@ struct sim {
 	struct sim_change *keys[SIM_KEYS]; /* the last change of each key */
 	unsigned n_keys;
 	struct sim_ring *rings;
+	struct sim_blob *blobs;
+	struct sim_view *views; /* SIM_VIEWS */
+	uint64_t newest_view;
 	struct sim_end *evicted_next; /* whose eviction is under way, or NULL */
 	struct sim_table *tables[SIM_CHANGES / 8];
 	unsigned n_tables;
@@ -255,7 +282,10 @@ struct sim {
 	char failure[256];
 };
 
-/* sim.c: 0: the run was right; -1: sim->failure says what is wrong. */
+/*
+ * sim.c: a flow with partitions or replay, then an ordered one. 0: the runs
+ * were right; -1: sim->failure says what is wrong.
+ */
 int sim_run(struct sim *sim);
 void sim_fail(struct sim *sim, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -277,6 +307,7 @@ bool sim_key_is_there(struct sim *sim, const struct open_key *key);
 /* Put or delete: copies the change. */
 void sim_put(struct sim *sim, const struct sim_change *change);
 void sim_delete(struct sim *sim, const struct open_key *key);
+const uint8_t *sim_bytes(struct sim *sim, const uint8_t *bytes, size_t size);
 struct sim_table *sim_table_copy(
     struct sim *sim, const struct open_table *table);
 void sim_registry_free(struct sim *sim);

@@ -20,6 +20,8 @@ const char *sim_end_name(const struct sim_end *end)
 
 void sim_end_lose(struct sim_end *end)
 {
+	if (end->sim->plan.ordered)
+		return;
 	if (end->role == OPEN_SOURCE)
 		sim_source_lose(end);
 	else
@@ -66,10 +68,37 @@ void sim_end_over(struct sim_end *end, const char *why)
 
 static void learn(struct sim_end *end)
 {
+	if (end->sim->plan.ordered)
+		return;
 	if (end->role == OPEN_SOURCE)
 		sim_source_learn(end);
 	else
 		sim_target_learn(end);
+}
+
+static void see_ordered(struct sim_end *end, const struct open_event *event)
+{
+	bool joined = event->type == OPEN_JOINED;
+
+	if (!joined && event->type != OPEN_LOST && event->type != OPEN_ENDED)
+		return;
+	if (end->role == OPEN_SOURCE && event->role == OPEN_TARGET)
+		sim_order_source_event(end, event->seat, joined);
+	else if (end->role == OPEN_TARGET && event->role == OPEN_SOURCE)
+		sim_order_target_event(
+		    end, event->seat, event->incarnation, joined);
+}
+
+/* A key of views. */
+static void see_view(struct sim_end *end, const struct sim_change *change)
+{
+	bool has_bytes = change->bytes != NULL;
+
+	if (change->there)
+		dfi__open_views_see(&end->views, &change->key,
+		    has_bytes ? change->bytes : change->value,
+		    has_bytes ? change->size : sizeof(uint64_t),
+		    change->revision);
 }
 
 static void see_seat(struct sim_end *end, const struct sim_change *change)
@@ -89,7 +118,9 @@ static void see_seat(struct sim_end *end, const struct sim_change *change)
 	for (i = 0; i < events.n; i++) {
 		if (end->seats.evicted)
 			return;
-		if (end->role == OPEN_SOURCE)
+		if (end->sim->plan.ordered)
+			see_ordered(end, &events.event[i]);
+		else if (end->role == OPEN_SOURCE)
 			sim_source_event(end, &events.event[i]);
 		else
 			sim_target_event(end, &events.event[i]);
@@ -108,10 +139,12 @@ static void see(struct sim_end *end, const struct sim_change *change)
 		see_seat(end, change);
 		break;
 	case OPEN_KEY_LEAVE: /* here the key of the seat says it */
-	case OPEN_KEY_CUT:   /* the flow has no order */
+		break;
+	case OPEN_KEY_CUT:
 	case OPEN_KEY_FLUSH:
 	case OPEN_KEY_REPORT:
 	case OPEN_KEY_VIEW:
+		see_view(end, change);
 		break;
 	case OPEN_KEY_GIVEN_UP:
 		if (change->there)
@@ -136,7 +169,10 @@ static void see(struct sim_end *end, const struct sim_change *change)
 		}
 		break;
 	case OPEN_KEY_PAIR:
-		if (end->role == OPEN_SOURCE && change->there)
+		if (end->role == OPEN_SOURCE && change->there &&
+		    end->sim->plan.ordered)
+			sim_order_source_pair(end, change);
+		else if (end->role == OPEN_SOURCE && change->there)
 			sim_source_pair(end, change);
 		break;
 	case OPEN_KEY_ASSIGN:
@@ -160,7 +196,7 @@ static void see_snapshot(struct sim_end *end)
 	int kind;
 	unsigned i;
 
-	for (kind = OPEN_KEY_ASSIGN; kind <= OPEN_KEY_TARGET; kind++)
+	for (kind = OPEN_KEY_ASSIGN; kind <= OPEN_KEY_VIEW; kind++)
 		for (i = 0; i < sim->n_keys; i++)
 			if (sim->keys[i]->key.kind == (unsigned)kind &&
 			    sim->keys[i]->there)
@@ -210,9 +246,9 @@ struct sim_end *sim_end_start(
 		abort();
 	dfi__open_tables_init(
 	    &end->tables, SIM_PARTITIONS, SIM_TARGETS, end->tables_memory);
-	if (role == OPEN_SOURCE)
+	if (role == OPEN_SOURCE && !sim->plan.ordered)
 		sim_source_start(end);
-	else
+	else if (!sim->plan.ordered)
 		sim_target_start(end);
 	sim_trace(sim, "%s starts", sim_end_name(end));
 	see_snapshot(end);
@@ -271,7 +307,11 @@ void sim_end_act(struct sim_end *end)
 		end->created = true;
 		sim_end_put_seat(end, false, false);
 	} else if (end->seats.begun) {
-		if (end->role == OPEN_SOURCE)
+		if (sim->plan.ordered && end->role == OPEN_SOURCE)
+			sim_order_source_act(end);
+		else if (sim->plan.ordered)
+			sim_order_target_act(end);
+		else if (end->role == OPEN_SOURCE)
 			sim_source_act(end);
 		else
 			sim_target_act(end);

@@ -58,6 +58,17 @@ void sim_delete(struct sim *sim, const struct open_key *key)
 		sim_put(sim, &change);
 }
 
+const uint8_t *sim_bytes(struct sim *sim, const uint8_t *bytes, size_t size)
+{
+	struct sim_blob *blob = malloc(sizeof(*blob) + size);
+
+	if (!blob)
+		abort();
+	blob->next = sim->blobs;
+	sim->blobs = blob;
+	return memcpy(blob->bytes, bytes, size);
+}
+
 struct sim_table *sim_table_copy(
     struct sim *sim, const struct open_table *table)
 {
@@ -79,8 +90,14 @@ struct sim_table *sim_table_copy(
 
 void sim_registry_free(struct sim *sim)
 {
+	struct sim_blob *blob;
+
 	while (sim->n_tables)
 		free(sim->tables[--sim->n_tables]);
+	while ((blob = sim->blobs) != NULL) {
+		sim->blobs = blob->next;
+		free(blob);
+	}
 	sim->n_changes = sim->n_keys = 0;
 }
 

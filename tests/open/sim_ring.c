@@ -10,6 +10,7 @@ struct sim_ring *sim_ring_new(struct sim *sim)
 
 	if (!ring)
 		abort();
+	ring->far = sim->plan.far;
 	ring->next = sim->rings;
 	sim->rings = ring;
 	return ring;
@@ -25,6 +26,8 @@ bool sim_ring_has_room(const struct sim *sim, const struct sim_ring *ring)
 void sim_ring_send(struct sim_ring *ring, const struct sim_item *item)
 {
 	ring->items[ring->sent++ % SIM_SLOTS] = *item;
+	if (!ring->far)
+		ring->arrived = ring->sent;
 }
 
 const struct sim_item *sim_ring_at(const struct sim_ring *ring, uint64_t i)

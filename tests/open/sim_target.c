@@ -442,7 +442,8 @@ static void take_item(struct sim_end *end, struct sim_pair *pair)
 		dfi__open_watermark_mark(
 		    &end->t.watermark, source, item->position, now(end));
 		check_watermark(end);
-		pair->held = true;
+		pair->held = !open_watermark_may_take(
+		    &end->t.watermark, item->position, pair->gone);
 		break;
 	case SIM_END:
 		dfi__open_target_ended(&end->t.core, &pair->pair);
@@ -475,14 +476,12 @@ static bool consume(struct sim_end *end)
 		if (!end->t.n_queue[source] ||
 		    pair->pair.state == OPEN_PAIR_ENDED)
 			continue;
-		/*
-		 * One that is held back is ahead, and not idle. Who went on
-		 * while partitions moved is held back at its next mark only.
-		 */
-		pair->held &= !open_watermark_may_take(
-		    &end->t.watermark, pair->pair.behind, pair->gone);
-		if (pair->held)
+		/* One that is held back is ahead, and not idle. */
+		if (pair->held &&
+		    !open_watermark_may_take(
+			&end->t.watermark, pair->pair.behind, pair->gone))
 			continue;
+		pair->held = false;
 		if (pair->ring->taken == pair->ring->sent) {
 			end->sim->counts.idle += dfi__open_watermark_quiet(
 			    &end->t.watermark, source, now(end));

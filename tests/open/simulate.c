@@ -61,6 +61,20 @@ static const struct {
 	{ "anew", OPEN_BUG_ANEW },
 	{ "keeps", OPEN_BUG_KEEPS },
 	{ "orphans", OPEN_BUG_ORPHANS },
+	{ "no-flush", OPEN_BUG_NO_FLUSH },
+	{ "on-its-way", OPEN_BUG_ON_ITS_WAY },
+	{ "rest-lost", OPEN_BUG_REST_LOST },
+	{ "delivers-on", OPEN_BUG_DELIVERS_ON },
+	{ "first-report", OPEN_BUG_FIRST_REPORT },
+	{ "least", OPEN_BUG_LEAST },
+	{ "no-eviction", OPEN_BUG_NO_EVICTION },
+	{ "late-segment", OPEN_BUG_LATE_SEGMENT },
+	{ "no-gaps", OPEN_BUG_NO_GAPS },
+	{ "begin-at-count", OPEN_BUG_BEGIN_AT_COUNT },
+	{ "same-numbers", SIM_BUG_SAME_NUMBERS },
+	{ "flush-first", SIM_BUG_FLUSH_FIRST },
+	{ "keeps-number", SIM_BUG_KEEPS_NUMBER },
+	{ "only-holder", SIM_BUG_ONLY_HOLDER },
 };
 #define N_BUGS (sizeof(bugs) / sizeof(bugs[0]))
 
@@ -100,6 +114,14 @@ static const struct {
 	COUNT(assigned),
 	COUNT(given_up),
 	COUNT(released),
+	COUNT(views),
+	COUNT(segments),
+	COUNT(delivered),
+	COUNT(flushes),
+	COUNT(reports),
+	COUNT(gaps),
+	COUNT(outs),
+	COUNT(left_out),
 };
 #define N_COUNTS (sizeof(counts) / sizeof(counts[0]))
 
@@ -154,6 +176,7 @@ static void run_seeds(
 	}
 	job->counts = sim.counts;
 	free(sim.changes);
+	free(sim.views);
 }
 
 static void run_jobs(const struct options *options, struct shared *shared)
@@ -267,6 +290,7 @@ static int run_one(const struct options *options)
 	else
 		printf("seed %" PRIu64 ": no violation\n", sim.seed);
 	free(sim.changes);
+	free(sim.views);
 	return err != 0;
 }
 
