@@ -8,7 +8,7 @@
  * source. A push of another is -EINVAL, and nothing was taken.
  *
  * A ring gets room by dfi_target_ack(), not by giving tuples back, unless the
- * sources spill (open.spill_dir). When a target is lost, or has closed, its
+ * sources spill (open.spill_dir). When a target is lost, or has left, its
  * sources send what it has not acknowledged to the next owners, before all
  * newer tuples of those partitions. A source that is lost and returns reads its
  * input again (dfi_source_resume()). So tuples are sent at least once. A target
@@ -63,7 +63,7 @@ struct dfi_target;
  * and a whole ring was consumed since the last acknowledgement: its source
  * waits as for a full ring. Acknowledge, or create the flow with more or larger
  * segments, or with open.spill_dir, which ends that limit. -EBUSY: a batch or a
- * cursor is out. -EPROTOTYPE: no replay.
+ * cursor is out. -ECANCELED: the target has cancelled. -EPROTOTYPE: no replay.
  */
 DFI_API int dfi_target_ack(struct dfi_target *target);
 

@@ -97,7 +97,7 @@ DFI_API void dfi_target_interrupt(struct dfi_target *target);
  * if nothing failed. Waits for the registry only, at most open_timeout_ms.
  *
  * -EBUSY: something is lent. -ENOTCONN, -ETIMEDOUT: only attached sources know:
- * call again, or the close tries. -EOPNOTSUPP: see docs/open-flows.md.
+ * call again, or the close tries. -EOPNOTSUPP: of an open combiner flow.
  */
 DFI_API int dfi_target_cancel(struct dfi_target *target);
 

@@ -564,8 +564,8 @@ Test(open_cancel, of_a_member_of_a_group_leaves_the_others)
 	cr_assert_eq(dfi_target_group_close(group), 0);
 }
 
-/* Each of these would not know who gets what it leaves. */
-Test(open_cancel, what_is_not_there_is_refused)
+/* Nobody would get its groups. */
+Test(open_cancel, targets_of_combiner_flows_stay)
 {
 	static const struct dfi_aggregate sum = {
 		.function = DFI_SUM,
@@ -582,26 +582,6 @@ Test(open_cancel, what_is_not_there_is_refused)
 	t = target_with(0, 0);
 	assert_error(
 	    dfi_target_cancel(t), -EOPNOTSUPP, "combiner flow", "stay");
-	close_target(t);
-	remove_flow();
-
-	attr = flow_attr(DFI_SHUFFLE, DFI_ROUTE_HASH, DFI_ON_LOSS_REPLAY);
-	attr.open.input_position = "val";
-	create_with(&attr);
-	t = target_with(0, DFI_EVENTS);
-	assert_error(
-	    dfi_target_cancel(t), -EOPNOTSUPP, "DFI_ON_LOSS_REPLAY", "close");
-	close_target(t);
-	remove_flow();
-
-	if (over_network())
-		return; /* There are no ordered ones yet. */
-	attr = flow_attr(DFI_REPLICATE, 0, DFI_ON_LOSS_DROP);
-	attr.replicate.ordered = 1;
-	attr.transport = DFI_TRANSPORT_SHM;
-	create_with(&attr);
-	t = target_with(0, 0);
-	assert_error(dfi_target_cancel(t), -EOPNOTSUPP, "ordered", "close");
 	close_target(t);
 }
 

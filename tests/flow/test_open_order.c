@@ -455,6 +455,64 @@ Test(open_order, targets_leave_and_take_the_counter_with_them)
 	expect_end_of(stays);
 }
 
+/*
+ * One that cancels leaves its view at once, also with the counter and with
+ * tuples that it has not consumed. The others have all, and no source fails.
+ */
+static void cancel_one(uint32_t on_loss)
+{
+	struct dfi_flow_attr attr = flow_attr();
+	struct dfi_target *leaves, *stays, *gone = NULL;
+	struct delivery last = { 0 }, now;
+	const void *tuple;
+	struct dfi_source *s;
+	uint64_t i, first, n = 0;
+
+	attr.open.on_loss = on_loss;
+	create_with(&attr);
+	leaves = target(0);
+	s = ready_source(0, 1);
+	for (i = 0; i < 4; i++) {
+		/* From the second on, in the seat of one that has cancelled. */
+		stays = target((uint32_t)(i + 1) % 2);
+		await_targets(s, 1);
+		close_target(gone);
+		first = n;
+		send_own(s, 0, n++);
+		expect_own(leaves, 0, first);
+		/* It has begun in this view. */
+		expect_own(stays, 0, first++);
+		/* What the other one does not consume. */
+		send_own(s, 0, n++);
+		push_own(s, 0, n++);
+		cr_assert_eq(dfi_target_cancel(leaves), 0, "%s", dfi_errmsg());
+		assert_error(dfi_target_consume(leaves, &tuple), -ECANCELED,
+		    "was cancelled here");
+		await_events(s, DFI_ENDED, 1);
+		send_own(s, 0, n++);
+		for (; first < n; first++, last = now) {
+			cr_assert(next_of(stays, &now));
+			cr_assert_eq(now.val, first, "%lu, not %lu",
+			    (unsigned long)now.val, (unsigned long)first);
+			/* Those of a segment have one. */
+			cr_assert_geq(now.position, last.position);
+		}
+		gone = leaves;
+		leaves = stays;
+	}
+	close_source(s);
+	close_target(gone);
+	finish();
+	expect_end_of(stays);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0, "%s", dfi_errmsg());
+}
+
+Test(open_order, a_target_that_cancels_leaves_the_view_and_harms_nobody)
+{
+	cancel_one(DFI_ON_LOSS_DROP);
+	cancel_one(DFI_ON_LOSS_FAIL);
+}
+
 /* All leave; who comes then begins behind all numbers that were given. */
 Test(open_order, a_flow_without_targets_goes_on_with_the_next)
 {

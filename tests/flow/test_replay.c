@@ -237,6 +237,11 @@ static struct dfi_source *open_at(uint32_t seat)
 	return source;
 }
 
+static struct dfi_source *open_nonblocking_at(uint32_t seat)
+{
+	return open_source(rig.dfi, "f", seat, DFI_NONBLOCK);
+}
+
 static int push(struct dfi_source *source, uint64_t position)
 {
 	struct kv kv = { position, position };
@@ -606,7 +611,25 @@ Test(replay, a_source_closes_when_all_is_acknowledged)
 /* ---- Losses ----------------------------------------------------------------
  */
 
-Test(replay, what_a_lost_target_has_not_acknowledged_goes_to_the_next_owner)
+/* It says no more of what it has: others get it. */
+static void cancel(struct worker *worker)
+{
+	struct dfi_event event;
+	const void *tuple;
+	uint64_t epoch;
+
+	cr_assert_eq(dfi_target_cancel(worker->target), 0, "%s", dfi_errmsg());
+	assert_error(dfi_target_consume(worker->target, &tuple), -ECANCELED,
+	    "was cancelled here");
+	assert_error(
+	    dfi_target_ack(worker->target), -ECANCELED, "was cancelled here");
+	assert_error(dfi_target_event(worker->target, &event), -ECANCELED,
+	    "was cancelled here");
+	assert_error(dfi_partition_epoch(worker->target, 0, &epoch), -ECANCELED,
+	    "was cancelled here");
+}
+
+static void lose_target(bool cancels)
 {
 	struct worker first, second;
 	struct dfi_source *source;
@@ -623,15 +646,79 @@ Test(replay, what_a_lost_target_has_not_acknowledged_goes_to_the_next_owner)
 	work_until_consumed(&first, 35);
 	push_from(source, 36, 45);
 	cr_assert_eq(push(source, 46), 0);
-	cr_assert_eq(dfi_target_close(first.target), 0);
+	if (cancels)
+		cancel(&first);
+	else
+		cr_assert_eq(dfi_target_close(first.target), 0);
 	/* Before and behind the source's own look at it. */
 	push_from(source, 47, 60);
-	open_worker(&second, 1);
+	/* The seat is free. */
+	open_worker(&second, cancels ? 0 : 1);
 	push_from(source, 61, 70);
 	close_source(source, &second, 1);
 	cr_assert_eq(second.n_consumed, 50);
 	cr_assert_eq(filtered(&second), 0);
 	expect_effects(2, 70);
+	/* It leaves the next holder's keys alone. */
+	if (cancels)
+		cr_assert_eq(dfi_target_close(first.target), 0);
+	finish(&second, 1);
+}
+
+Test(replay, what_a_lost_target_has_not_acknowledged_goes_to_the_next_owner)
+{
+	lose_target(false);
+}
+
+Test(replay, what_one_that_cancels_has_not_acknowledged_goes_to_the_next_owner)
+{
+	lose_target(true);
+}
+
+/* Its ring is full, and a push waits for it. */
+Test(replay, a_target_that_cancels_ends_the_wait_for_it)
+{
+	struct worker first, second;
+	struct dfi_source *source;
+	int64_t until = now_ms() + LONG_MS;
+	struct dfi_batch batch;
+	uint64_t position = 1;
+	int ret;
+
+	create(1);
+	open_worker(&first, 0);
+	work_until_held(&first, PARTITIONS);
+	source = open_nonblocking_at(0);
+	/* Until the ring is there, and then until it is full. */
+	while ((ret = push(source, position)) == 0 || position == 1) {
+		position += ret == 0;
+		cr_assert_lt(now_ms(), until);
+	}
+	cr_assert_eq(ret, -EAGAIN, "%s", dfi_errmsg());
+	/* Over a network they are on their way. */
+	while ((ret = dfi_target_consume_batch(first.target, &batch)) <= 0) {
+		cr_assert_lt(now_ms(), until);
+		if (ret == -EAGAIN)
+			continue;
+		cr_assert_eq(ret, -ENOMSG, "%s", dfi_errmsg());
+		take_event(&first);
+	}
+	assert_error(dfi_target_cancel(first.target), -EBUSY, "batch");
+	dfi_target_release(first.target, &batch);
+	cancel(&first);
+	open_worker(&second, 1);
+	/* Segments that are sent again may not be full, and fill the ring. */
+	while ((ret = push(source, position)) == -EAGAIN) {
+		if (work(&second) == -ENOBUFS)
+			commit(&second);
+		cr_assert_lt(now_ms(), until);
+		yield_times(1);
+	}
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	close_source(source, &second, 1);
+	cr_assert_eq(filtered(&second), 0);
+	expect_effects(0, (uint32_t)position);
+	cr_assert_eq(dfi_target_close(first.target), 0);
 	finish(&second, 1);
 }
 

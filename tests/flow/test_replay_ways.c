@@ -279,7 +279,22 @@ static void expect_effects(uint32_t source, uint32_t once, uint32_t n)
 /* ---- Losses ----------------------------------------------------------------
  */
 
-static void lose_one(uint32_t routing)
+/* cancels: else it closes. Both are at once. */
+static void leave(struct worker *worker, bool cancels)
+{
+	const void *tuple;
+
+	if (cancels) {
+		cr_assert_eq(
+		    dfi_target_cancel(worker->target), 0, "%s", dfi_errmsg());
+		assert_error(dfi_target_consume(worker->target, &tuple),
+		    -ECANCELED, "was cancelled here");
+	} else {
+		cr_assert_eq(dfi_target_close(worker->target), 0);
+	}
+}
+
+static void lose_one(uint32_t routing, bool cancels)
 {
 	struct worker workers[SEATS];
 	struct dfi_source *source;
@@ -303,7 +318,7 @@ static void lose_one(uint32_t routing)
 	cr_assert_gt(lost, 0);
 	push_from(source, 46, 60);
 	cr_assert_eq(dfi_source_push(source, &(struct kv){ 61, 61 }), 0);
-	cr_assert_eq(dfi_target_close(workers[0].target), 0);
+	leave(&workers[0], cancels);
 	push_from(source, 62, 80);
 	close_source(source, workers + 1, SEATS - 1);
 	/* Nothing else came twice. */
@@ -311,17 +326,24 @@ static void lose_one(uint32_t routing)
 		workers[2].n_consumed,
 	    80 + lost);
 	expect_effects(1, 80, 80);
+	if (cancels)
+		cr_assert_eq(dfi_target_close(workers[0].target), 0);
 	finish(workers + 1, SEATS - 1);
 }
 
 Test(replay_ways, what_a_lost_target_has_not_acknowledged_goes_to_others_by_any)
 {
-	lose_one(DFI_ROUTE_ANY);
+	lose_one(DFI_ROUTE_ANY, false);
 }
 
 Test(replay_ways, what_a_lost_target_has_not_acknowledged_goes_round_robin)
 {
-	lose_one(DFI_ROUTE_ROUND_ROBIN);
+	lose_one(DFI_ROUTE_ROUND_ROBIN, false);
+}
+
+Test(replay_ways, what_one_that_cancels_has_not_acknowledged_goes_to_others)
+{
+	lose_one(DFI_ROUTE_ANY, true);
 }
 
 /* Also while the source makes no calls. */
@@ -345,9 +367,9 @@ Test(replay_ways, tuples_wait_for_the_next_target_when_the_last_is_lost)
 	finish(&second, 1);
 }
 
-Test(replay_ways, a_seat_s_tuples_wait_for_its_next_holder)
+static void pass_a_seat_on(bool cancels)
 {
-	struct worker workers[2], next;
+	struct worker workers[2], next, left;
 	struct dfi_source *source;
 	uint64_t i;
 
@@ -360,7 +382,8 @@ Test(replay_ways, a_seat_s_tuples_wait_for_its_next_holder)
 	cr_assert_eq(dfi_source_flush(source), 0);
 	work_until(workers, 2, 20);
 	commit(&workers[1]);
-	cr_assert_eq(dfi_target_close(workers[0].target), 0);
+	leave(&workers[0], cancels);
+	left = workers[0];
 	/* Nobody is there, and the other seat's tuples flow. */
 	while (push_to(source, 0, i) == 0) {
 		i++;
@@ -380,7 +403,19 @@ Test(replay_ways, a_seat_s_tuples_wait_for_its_next_holder)
 	cr_assert_eq(workers[0].n_consumed, 10 + (i - 21) + 1);
 	cr_assert_eq(workers[1].n_consumed, 11);
 	expect_effects(0, (uint32_t)i + 1, (uint32_t)i + 1);
+	if (cancels)
+		cr_assert_eq(dfi_target_close(left.target), 0);
 	finish(workers, 2);
+}
+
+Test(replay_ways, a_seat_s_tuples_wait_for_its_next_holder)
+{
+	pass_a_seat_on(false);
+}
+
+Test(replay_ways, the_next_holder_gets_what_one_that_cancels_leaves)
+{
+	pass_a_seat_on(true);
 }
 
 static uint32_t by_key(void *arg, const void *tuple, uint32_t n)

@@ -268,6 +268,9 @@ int dfi_target_ack(struct dfi_target *target)
 	TARGET_CALL(target, TARGET_SHARED(target));
 	int ret = dfi__target_check_lent(target);
 
+	/* Others may have what it has not acknowledged. */
+	if (!ret && target->cancelled)
+		ret = target_check(target);
 	if (ret < 0)
 		return ret;
 	if (!target->flow.input_position)

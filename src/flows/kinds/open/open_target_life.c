@@ -166,43 +166,31 @@ void dfi__open_target_leave(struct dfi_target *target)
 	struct dfi *dfi = target->dfi;
 
 	dfi__pairs_stop(&open->pairs);
-	if (!target->cancelled)
+	if (!target->cancelled) {
 		dfi__open_target_return_all(target);
-	dfi__acks_withdraw(open->acks);
+		dfi__acks_withdraw(open->acks);
+	}
 	dfi__stats_remove(dfi, &target->stats);
 	dfi__handle_retire(target);
 	free_target(target);
 	dfi__context_leave(dfi);
 }
 
-/* NULL: it can. */
-static const char *why_not_cancel(const struct dfi_target *target)
-{
-	if (target->flow.kind == DFI_COMBINE)
-		return "the targets of a combiner flow stay to its end: "
-		       "consume on";
-	if (target->flow.on_loss == DFI_ON_LOSS_REPLAY)
-		return "with DFI_ON_LOSS_REPLAY nothing is dropped: close the "
-		       "target, and others get what it has not acknowledged";
-	if (open_target(target)->order)
-		return "in an ordered flow a close harms nobody either: close "
-		       "the target";
-	return NULL;
-}
-
 /* The rings say so before the seat is free: no source takes it for a loss. */
 int dfi__open_target_cancel(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
-	const char *why = why_not_cancel(target);
 	const struct pair *pair;
 	uint32_t i;
 
-	if (why)
-		return dfi__fail(-EOPNOTSUPP, "flow '%s': %s %u: cancel: %s",
-		    target->flow.name, TARGET_ID(target), why);
+	if (target->flow.kind == DFI_COMBINE)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': %s %u: cancel: the targets of a combiner flow "
+		    "stay to its end: consume on",
+		    target->flow.name, TARGET_ID(target));
 	dfi__pairs_stop(&open->pairs);
 	dfi__open_target_return_all(target);
+	dfi__acks_withdraw(open->acks);
 	target->head.next = target->head.end = NULL;
 	for (i = 0; i < open->pairs.seats.n_others * SEAT_PAIRS; i++) {
 		pair = &open->pairs.of[i / SEAT_PAIRS].pair[i % SEAT_PAIRS];
