@@ -240,6 +240,15 @@ static void plan_target(struct stay_plan *stay, struct rng *rng)
 	stay->act_at = below(rng, one_in(rng, 2) ? 100 : 2000);
 }
 
+/* A target that leaves may cancel, except in a combiner flow. */
+static void plan_cancel(struct stay_plan *stay, uint64_t state)
+{
+	struct rng rng = { .state = mix(state ^ 0x63616e63) };
+
+	if (stay->act == OPEN_LEAVE && one_in(&rng, 2))
+		stay->act = OPEN_CANCEL;
+}
+
 /* Tuples go in by pushes; a target may give its partitions away. */
 static void plan_keyed_stay(
     struct stay_plan *stay, bool is_source, uint64_t state)
@@ -284,6 +293,7 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 		plan_target(&stay, &rng);
 	if (plan->keyed || plan->combines)
 		plan_keyed_stay(&stay, is_source, rng.state);
+	plan_cancel(&stay, rng.state);
 	if (plan->combines && !is_source) {
 		stay.act = OPEN_STAY;
 		stay.seat = actor - plan->n_source_actors;

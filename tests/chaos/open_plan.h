@@ -40,12 +40,13 @@ enum open_style {
 };
 
 enum open_act {
-	OPEN_STAY,  /* a source: until all is pushed; a target: to the end */
-	OPEN_LEAVE, /* a target: close */
-	OPEN_ABORT, /* and close */
-	OPEN_EXIT,  /* the process ends without closing anything */
-	OPEN_DIE,   /* SIGKILL */
-	OPEN_GIVE,  /* a target: dfi_target_leave(), and consume to the end */
+	OPEN_STAY,   /* a source: until all is pushed; a target: to the end */
+	OPEN_LEAVE,  /* a target: close */
+	OPEN_ABORT,  /* and close */
+	OPEN_EXIT,   /* the process ends without closing anything */
+	OPEN_DIE,    /* SIGKILL */
+	OPEN_GIVE,   /* a target: dfi_target_leave(), and consume to the end */
+	OPEN_CANCEL, /* a target: dfi_target_cancel(), and close */
 };
 
 struct stay_plan {
@@ -208,6 +209,7 @@ struct stay_board {
 	int32_t ret; /* what ended it; 0: the plan, or the end of the flow */
 	int32_t close_ret;
 	bool ended;           /* a target that has come to the end */
+	bool cancelled;       /* a target whose leaving harms nobody */
 	_Atomic bool excused; /* its process was stopped beyond its lease */
 	bool wrong;           /* text says what it saw */
 	uint32_t harm;        /* then: enum open_harm */

@@ -119,12 +119,19 @@ static bool loses(const struct judge *judge, uint32_t a, uint32_t b)
 		(at->failed_ns ? gone : atomic_load(&lost->opening_ns)) <= end);
 }
 
+/* One that has cancelled, and lived on until it was closed, fails nobody. */
+static bool has_cancelled(const struct judge *judge, uint32_t id)
+{
+	return stay(judge, id)->cancelled && survived(judge, id) &&
+	    !is_excused(judge, id);
+}
+
 static bool has_cause(const struct judge *judge, uint32_t id)
 {
 	uint32_t i;
 
 	for (i = 0; i < n_stays(judge); i++)
-		if (loses(judge, id, i))
+		if (loses(judge, id, i) && !has_cancelled(judge, i))
 			return true;
 	return false;
 }
@@ -462,7 +469,7 @@ void open_print_board(const struct open_plan *plan,
 	static const char *const styles[] = { "single", "batch", "claim",
 		"cursor" };
 	static const char *const acts[] = { "stay", "leave", "abort", "exit",
-		"die", "give" };
+		"die", "give", "cancel" };
 	struct judge judge = { plan, board, volume, NULL };
 	const struct stay_board *at;
 	struct stay_plan what;

@@ -97,6 +97,13 @@ void open_count_moved(struct actor *actor, uint32_t n)
 		open_sleep_us(what->pause_us);
 }
 
+static void cancel(struct actor *actor)
+{
+	actor->at->cancelled = dfi_target_cancel(actor->target) == 0;
+	if (!actor->at->cancelled)
+		open_note_wrong(actor, dfi_errmsg());
+}
+
 /* Act as planned, if it is time: whether the stay is over. */
 bool open_acts(struct actor *actor)
 {
@@ -121,8 +128,10 @@ bool open_acts(struct actor *actor)
 		dfi_source_abort(actor->source);
 	else if (act == OPEN_ABORT)
 		dfi_target_abort(actor->target);
+	else if (act == OPEN_CANCEL)
+		cancel(actor);
 	actor->what.act = OPEN_STAY;
-	return act == OPEN_LEAVE;
+	return act == OPEN_LEAVE || act == OPEN_CANCEL;
 }
 
 /* ---- Sources ----------------------------------------------------------- */
