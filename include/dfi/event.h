@@ -87,8 +87,8 @@ enum {
  * before the first of a source, ended, lost and evicted behind the last, a mark
  * behind all that its sources pushed before their marks, gained before the
  * first of a partition, leaving behind the last. While one is next, calls that
- * consume return -ENOMSG, which is not sticky, and lend nothing. -EAGAIN: none
- * is next.
+ * consume return -ENOMSG, which is not sticky, and lend nothing. It stays until
+ * it is taken, also if the target is evicted. -EAGAIN: none is next.
  */
 DFI_API int dfi_target_event(
     struct dfi_target *target, struct dfi_event *event);

@@ -989,6 +989,39 @@ Test(keyed, a_target_that_does_not_take_what_waited_is_evicted)
 	cr_assert_eq(dfi_target_close(second), -ESTALE);
 }
 
+/* It was told that an event is next, and is evicted before it takes it. */
+Test(keyed, an_eviction_takes_no_event_away)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_DROP);
+	struct dfi_target *first, *second;
+	struct dfi_event event;
+	uint32_t owned = 0, i;
+	const void *tuple;
+	int ret;
+
+	attr.open.evict_after_ms = 50;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	first = target_with_events(0, DFI_NONBLOCK);
+	await_owned(first, &owned, PARTITIONS);
+	second = target_with_events(1, DFI_NONBLOCK);
+	await_owned(first, &owned, PARTITIONS / 2);
+	while ((ret = dfi_target_consume(second, &tuple)) == -EAGAIN)
+		yield_times(1);
+	cr_assert_eq(ret, -ENOMSG, "%s", dfi_errmsg());
+	/* It does not take, so it loses its seat. */
+	await_owned(first, &owned, PARTITIONS);
+	for (i = 0; i < PARTITIONS / 2; i++) {
+		cr_assert_eq(
+		    dfi_target_event(second, &event), 0, "%s", dfi_errmsg());
+		cr_assert_eq(event.type, DFI_GAINED);
+	}
+	cr_assert_eq(dfi_target_event(second, &event), -EAGAIN);
+	assert_error(dfi_target_consume(second, &tuple), -ESTALE, "target 1",
+	    "evict_after_ms");
+	cr_assert_eq(dfi_target_close(first), 0);
+	cr_assert_eq(dfi_target_close(second), -ESTALE);
+}
+
 /* Push tuples of a key until the ring has no room. */
 static void fill(struct dfi_source *source, uint64_t key)
 {

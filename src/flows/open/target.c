@@ -164,7 +164,7 @@ bool dfi__open_target_event(
 {
 	uint32_t p;
 
-	if (!target->n_due || target->seats->evicted)
+	if (!target->n_due)
 		return false;
 	for (p = 0; target->states[p] != OPEN_GAINING &&
 	     target->states[p] != OPEN_GOING;

@@ -90,7 +90,7 @@ void dfi__open_target_learn(struct keyed_target *target);
 
 /*
  * The next partition that was gained, or that leaves (true in *leaves), as
- * event. False: there is none.
+ * event. False: there is none. An eviction takes none away.
  */
 bool dfi__open_target_event(
     struct keyed_target *target, uint32_t *partition, bool *leaves);

@@ -157,7 +157,8 @@ static void note_hand(struct partitions *partitions)
 {
 	const struct open_hand *hand;
 
-	if (!dfi__open_target_hand(&partitions->state, &hand))
+	if (!dfi__open_target_hand(&partitions->state, &hand) ||
+	    partitions->state.seats->evicted)
 		return;
 	partitions->hands = true;
 	seat_watch_call(&partitions->pairs->seats);
@@ -191,9 +192,8 @@ void dfi__partitions_learn(struct partitions *partitions)
 	    !partitions->events && next_event(partitions, &partition, &leaves))
 		;
 	note_hand(partitions);
-	/* One that is evicted gets none. */
-	atomic_set(&partitions->n_due,
-	    partitions->state.seats->evicted ? 0 : partitions->state.n_due);
+	/* One that is evicted learns of no more; those that are due stay. */
+	atomic_set(&partitions->n_due, partitions->state.n_due);
 }
 
 void dfi__partitions_marked(struct partitions *partitions, uint32_t source,
