@@ -133,7 +133,8 @@ struct dfi_open_attr {
 
 /*
  * Say that no more sources come. Targets end once those that are attached have
- * ended; a source that is opened later gets -ESHUTDOWN. Any number of times.
+ * ended; a source that is opened later gets -ESHUTDOWN, and so do the calls of
+ * one that waits for more sources (min_sources). Any number of times.
  * The removal of the flow says the same. -ENOENT: there is no such flow.
  * -EPROTOTYPE: it is not open. -EPERM: neither is it persistent, nor was it
  * created by this context.

@@ -270,6 +270,74 @@ Test(open_nonblocking, source_that_gives_up_harms_nobody)
 	end_target(t);
 }
 
+/* Push by the descriptor until it fails: the error. */
+static int fail_by_fd(struct dfi_source *source)
+{
+	struct kv kv = numbered_kv(7);
+	int fd = dfi_source_fd(source), ret;
+
+	while ((ret = dfi_source_push(source, &kv)) == -EAGAIN)
+		await_fd(fd);
+	return ret;
+}
+
+/* A flow of two sources and two targets, of which one each have come. */
+static void open_halves(uint32_t kind, uint32_t routing, uint32_t min_sources,
+    struct dfi_source **s, struct dfi_target **t)
+{
+	struct dfi_flow_attr attr = flow_attr(kind, routing, DFI_ON_LOSS_FAIL);
+	struct kv kv = numbered_kv(7);
+
+	attr.open.min_sources = min_sources;
+	attr.open.min_targets = 3 - min_sources;
+	create_with(&attr);
+	*t = target_with(0, 0);
+	*s = source_with(0, DFI_NONBLOCK);
+	cr_assert_eq(dfi_source_push(*s, &kv), -EAGAIN);
+}
+
+static void finish_too_early(uint32_t kind, uint32_t routing)
+{
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	open_halves(kind, routing, 2, &s, &t);
+	finish();
+	assert_error(fail_by_fd(s), -ESHUTDOWN, "source 0", "1 sources",
+	    "open.min_sources 2", "finished");
+	/* It has sent nothing, so nobody is harmed. */
+	close_source(s);
+	end_target(t);
+	remove_flow();
+}
+
+Test(open_nonblocking, a_finished_flow_lacks_sources_for_ever)
+{
+	finish_too_early(DFI_SHUFFLE, DFI_ROUTE_ANY);
+	finish_too_early(DFI_SHUFFLE, DFI_ROUTE_HASH);
+	finish_too_early(DFI_REPLICATE, 0);
+}
+
+static void remove_too_early(uint32_t kind, uint32_t routing)
+{
+	struct dfi_source *s;
+	struct dfi_target *t;
+
+	open_halves(kind, routing, 1, &s, &t);
+	remove_flow();
+	assert_error(
+	    fail_by_fd(s), -ECONNRESET, "source 0", "1 targets", "was removed");
+	cr_assert_eq(dfi_source_close(s), -ECONNRESET);
+	close_target(t);
+}
+
+Test(open_nonblocking, a_removed_flow_lacks_targets_for_ever)
+{
+	remove_too_early(DFI_SHUFFLE, DFI_ROUTE_ANY);
+	remove_too_early(DFI_SHUFFLE, DFI_ROUTE_HASH);
+	remove_too_early(DFI_REPLICATE, 0);
+}
+
 static void *open_hasty(void *arg)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;

@@ -629,6 +629,107 @@ Test(open_combine, a_target_that_leaves_fails_the_sources)
 	(void)dfi_target_close(targets[1]);
 }
 
+/* The flow's ends, and no memory for the ring of any pair. */
+static void start_without_memory(void)
+{
+	teardown();
+	setenv("DFI_RING_MEMORY_LIMIT", "64", 1);
+	setup();
+	unsetenv("DFI_RING_MEMORY_LIMIT");
+	create(DFI_ON_LOSS_DROP);
+}
+
+/* It waits for targets, and has had no ring of this one. */
+Test(open_combine, a_target_that_leaves_unseen_fails_a_nonblocking_source)
+{
+	struct dfi_source *a, *b;
+	struct pollfd pollfd = { .events = POLLIN };
+	struct dfi_target *t;
+	struct kv kv = { .val = 1 };
+	int ret;
+
+	start_without_memory();
+	t = open_target(rig.other, "f", 1, DFI_NONBLOCK);
+	a = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	b = open_source(rig.dfi, "f", 1, DFI_NONBLOCK);
+	cr_assert_eq(dfi_source_push(a, &kv), -EAGAIN);
+	pollfd.fd = dfi_source_fd(a);
+	cr_assert_eq(dfi_target_close(t), 0);
+	while ((ret = dfi_source_push(a, &kv)) == -EAGAIN)
+		cr_assert_eq(poll(&pollfd, 1, LONG_MS), 1);
+	assert_error(ret, -ECONNRESET, "target 1", "has left");
+	pollfd.fd = dfi_source_fd(b);
+	while ((ret = dfi_source_mark(b, 1)) == -EAGAIN)
+		cr_assert_eq(poll(&pollfd, 1, LONG_MS), 1);
+	assert_error(ret, -ECONNRESET, "target 1", "has left");
+	cr_assert_eq(dfi_source_close(a), -ECONNRESET);
+	cr_assert_eq(dfi_source_close(b), -ECONNRESET);
+}
+
+/* The source has sent nothing, so its close harms nobody. */
+Test(open_combine, a_finished_flow_lacks_sources_for_ever)
+{
+	struct dfi_flow_attr attr = flow_attr(DFI_ON_LOSS_FAIL);
+	struct dfi_source *a;
+	struct kv kv = { .val = 1 };
+	int ret;
+
+	attr.open.min_sources = 2;
+	create_with(&attr);
+	open_targets(0);
+	a = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	cr_assert_eq(dfi_source_push(a, &kv), -EAGAIN);
+	finish();
+	while ((ret = dfi_source_push(a, &kv)) == -EAGAIN)
+		yield_times(1);
+	assert_error(ret, -ESHUTDOWN, "open.min_sources 2", "finished");
+	assert_error(dfi_source_mark(a, 1), -ESHUTDOWN, "finished");
+	close_source(a);
+	take_to_the_end();
+}
+
+static void *open_late(void *ret)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source;
+
+	attr.open_timeout_ms = 10 * LONG_MS;
+	*(int *)ret = dfi_source_open(rig.dfi, "f", 0, &attr, &source);
+	return strstr(dfi_errmsg(), "target 1 has left") ? NULL : "no reason";
+}
+
+static int note_source(void *arg, const struct dfi_member_info *info)
+{
+	*(bool *)arg |= info->role == DFI_ROLE_SOURCE;
+	return 0;
+}
+
+static bool has_source(void *arg)
+{
+	bool there = false;
+
+	(void)arg;
+	cr_assert_eq(dfi_member_list(rig.other, "f", note_source, &there), 0);
+	return there;
+}
+
+Test(open_combine, a_target_that_leaves_unseen_fails_an_open)
+{
+	struct dfi_target *t;
+	pthread_t thread;
+	void *failed;
+	int ret;
+
+	start_without_memory();
+	t = open_target(rig.other, "f", 1, DFI_NONBLOCK);
+	cr_assert_eq(pthread_create(&thread, NULL, open_late, &ret), 0);
+	cr_assert(eventually(has_source, NULL));
+	cr_assert_eq(dfi_target_close(t), 0);
+	cr_assert_eq(pthread_join(thread, &failed), 0);
+	cr_assert_eq(ret, -ECONNRESET);
+	cr_assert_null(failed, "%s", (const char *)failed);
+}
+
 /* ---- Events -------------------------------------------------------------- */
 
 static void expect_event(

@@ -144,7 +144,8 @@ int dfi_source_mark(struct dfi_source *source, uint64_t value)
 
 int dfi__source_mark_is_whole(const struct dfi_source *source)
 {
-	if (!source->mark_refused)
+	/* The source of an open flow that may never push has sent nothing. */
+	if (!source->mark_refused || source->mark_refused == -ESHUTDOWN)
 		return 0;
 	return dfi__fail(source->mark_refused,
 	    "flow '%s': %s %u: closed after a mark found no room and was not "

@@ -49,6 +49,19 @@ bool dfi__open_combine_is_put_out(struct dfi_source *source, uint32_t seat)
 	return evicted;
 }
 
+uint32_t dfi__open_combine_left(const struct open_source *open)
+{
+	const struct seat_watch *seats = &open->pairs.seats;
+	uint32_t i, n = open_seats(open->source);
+
+	for (i = 0; open->combines && i < n; i++)
+		if (!open->ends[i] &&
+		    seats->seats.seats[OPEN_TARGET][i].taken &&
+		    !dfi__pairs_expected(&open->pairs, i))
+			return i;
+	return n;
+}
+
 /* What a call on a pair's source has returned, as this source's error. */
 static int result(struct dfi_source *source, uint32_t seat, int ret)
 {

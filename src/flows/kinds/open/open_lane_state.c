@@ -4,6 +4,12 @@
 
 #include "base/error.h"
 
+/* Nobody is there for what was refused, or nobody can come. */
+static bool is_for_nobody(int refused)
+{
+	return refused == -ENXIO || refused == -ESHUTDOWN;
+}
+
 /* Also the last look at the targets before the end. */
 int dfi__open_lane_check_whole(const struct dfi_source *source)
 {
@@ -15,7 +21,7 @@ int dfi__open_lane_check_whole(const struct dfi_source *source)
 		ret = dfi__open_drop_lost(self);
 	for (t = 0; !ret && t < source->n_lanes; t++)
 		if (source->writers[t].refused &&
-		    source->writers[t].refused != -ENXIO)
+		    !is_for_nobody(source->writers[t].refused))
 			ret = dfi__fail(source->writers[t].refused,
 			    "flow '%s': %s %u: closed after a push found no "
 			    "room and was not repeated",

@@ -252,6 +252,7 @@ int dfi__open_adopt(struct dfi_source *source)
 	struct open_source *open = open_source(source);
 	struct seat_watch *seats = &open->pairs.seats;
 	uint32_t changes = pairs_changes(&open->pairs), i;
+	uint32_t left;
 	bool gone;
 	int ret;
 
@@ -264,6 +265,7 @@ int dfi__open_adopt(struct dfi_source *source)
 	for (i = 0; i < open_seats(source); i++)
 		dfi__open_take(open, i);
 	gone = seats->seats.evicted;
+	left = dfi__open_combine_left(open);
 	if (open->n_ends >= source->flow.min_targets &&
 	    seats->seats.n_attached[OPEN_SOURCE] >= source->flow.min_sources)
 		open->may_push = true;
@@ -281,7 +283,10 @@ int dfi__open_adopt(struct dfi_source *source)
 			ret = dfi__open_mark_end(source, i);
 	if (ret < 0)
 		return ret;
-	return gone ? evicted(source) : 0;
+	if (gone)
+		return evicted(source);
+	return left < open_seats(source) ? dfi__open_empty_seat(source, left)
+					 : 0;
 }
 
 /* ---- Choosing ---------------------------------------------------------- */

@@ -255,8 +255,8 @@ static int end_pairs(struct dfi_source *source)
 #define UNUSED_CLOSE_MS 1000
 
 /*
- * Not all came who must be there. Nothing was sent, so for targets the source
- * ends, and is not lost. Preserves dfi_errmsg().
+ * Not all came who must be there, or one has left. Nothing was sent, so for
+ * targets the source ends, and is not lost. Preserves dfi_errmsg().
  */
 static void end_unused(struct dfi_source *source)
 {
@@ -303,7 +303,7 @@ static int attach(struct dfi_source *source, uint32_t index,
 	if (source->flags & DFI_NONBLOCK)
 		return 0;
 	ret = dfi__open_await_start(source, deadline);
-	if (ret == -ETIMEDOUT)
+	if (ret < 0)
 		end_unused(source);
 	return ret;
 }

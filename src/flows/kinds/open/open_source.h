@@ -244,6 +244,12 @@ void dfi__open_lane_park(struct dfi_source *source, uint32_t lane);
 /* Whether a target's end is closed as this source was evicted. */
 bool dfi__open_combine_is_put_out(struct dfi_source *source, uint32_t seat);
 
+/*
+ * Under the lock: the seat of a target of a combiner flow that was attached and
+ * has left, also if this source had no pair with it yet; or n_seats.
+ */
+uint32_t dfi__open_combine_left(const struct open_source *open);
+
 /* Whether the source of a pair was used. */
 bool dfi__open_combine_used(struct dfi_source *end);
 

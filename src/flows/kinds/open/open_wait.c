@@ -5,6 +5,7 @@
  */
 #include "keyed.h"
 
+#include <stdio.h>
 #include "base/counter.h"
 #include "base/error.h"
 #include "flows/members/seat_views.h"
@@ -12,26 +13,52 @@
 
 /* ---- Who may come ------------------------------------------------------- */
 
+static int fail_removed(struct dfi_source *source, uint32_t n)
+{
+	char text[32] = "no target is";
+
+	if (n)
+		snprintf(text, sizeof(text), "%u targets are", n);
+	return dfi__source_fail(source,
+	    dfi__fail(-ECONNRESET,
+		"flow '%s': %s %u: %s attached, and no more can come: the flow "
+		"was removed, or its creator died",
+		source->flow.name, SOURCE_ID(source), text));
+}
+
+/* Not sticky: the source has sent nothing, and its close harms nobody. */
+static int fail_finished(const struct dfi_source *source, uint32_t n)
+{
+	return dfi__fail(-ESHUTDOWN,
+	    "flow '%s': %s %u: %u sources are attached, which is not enough to "
+	    "push (open.min_sources %u), and the flow was finished: no more "
+	    "come",
+	    source->flow.name, SOURCE_ID(source), n, source->flow.min_sources);
+}
+
 int dfi__open_expect_some(struct dfi_source *source, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
 	struct seat_watch *seats = &open->pairs.seats;
-	bool expected, removed;
-	uint32_t i;
+	uint32_t i, n = 0, n_sources;
+	bool expected = false, removed, finished;
 
 	pthread_mutex_lock(&seats->lock);
-	expected = seat < open_seats(source) &&
-	    dfi__pairs_expected(&open->pairs, seat);
-	for (i = 0; seat == open_seats(source) && i < seat; i++)
-		expected |= dfi__pairs_expected(&open->pairs, i);
+	for (i = 0; i < open_seats(source); i++) {
+		if (!dfi__pairs_expected(&open->pairs, i))
+			continue;
+		n++;
+		expected |= seat == i || seat == open_seats(source);
+	}
 	removed = seats->removed;
+	finished = seats->finished;
+	n_sources = seats->seats.n_attached[OPEN_SOURCE];
 	pthread_mutex_unlock(&seats->lock);
-	if (removed && !expected)
-		return dfi__source_fail(source,
-		    dfi__fail(-ECONNRESET,
-			"flow '%s': %s %u: no target is attached, and none "
-			"can: the flow was removed, or its creator died",
-			source->flow.name, SOURCE_ID(source)));
+	if (removed &&
+	    (!expected || (!open->may_push && n < source->flow.min_targets)))
+		return fail_removed(source, n);
+	if (finished && !open->may_push && n_sources < source->flow.min_sources)
+		return fail_finished(source, n_sources);
 	return 0;
 }
 
