@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What grows with the number of sources, targets or flows: bandwidth, an empty
- * poll, the way of a single tuple, memory and descriptors.
+ * What grows with the number of sources, targets or flows between two
+ * processes: bandwidth, an empty poll, the way of a single tuple, memory and
+ * descriptors.
  */
 #include <dfi/dfi.h>
-#include <dirent.h>
+#include <stdio.h>
 
 #include "../common/complain.h"
 #include "bench.h"
+#include "runner.h"
 #include "scale_job.h"
 #include "values.h"
 
@@ -32,24 +34,18 @@ static const struct column columns[] = {
 
 static struct histogram heard;
 
-/* The open descriptors of this process; -1: they cannot be counted. */
-static int descriptors(void)
-{
-	DIR *folder = opendir("/proc/self/fd");
-	int n = 0;
+/* Both processes, and what one of them has to know. */
+struct bench {
+	const struct scale_options *options;
+	struct session session;
+	struct scale_board *board;
+	struct children children;
+	int32_t cpu; /* of the sources' thread; -1: any */
+};
 
-	if (!folder)
-		return -1;
-	while (readdir(folder))
-		n++;
-	closedir(folder);
-	return n;
-}
-
-static struct scale shape(
-    const struct scale_options *options, struct session *session, uint32_t n)
+static struct scale shape(struct bench *bench, uint32_t n)
 {
-	uint32_t axis = options->axis;
+	uint32_t axis = bench->options->axis;
 
 	return (struct scale){
 		.n_flows = axis == AXIS_FLOWS ? n : 1,
@@ -57,16 +53,20 @@ static struct scale shape(
 									   : 1,
 		.n_targets = axis == AXIS_TARGETS ? n : 1,
 		.n_attached = axis == AXIS_SOURCES ? n : 1,
-		.session = session,
-		.apart = options->apart,
-		.timeout_ns = options->common.timeout_s * UINT64_C(1000000000),
+		.session = &bench->session,
+		.board = bench->board,
+		.children = &bench->children,
+		.asked = bench->options->common.geometry,
+		.apart = bench->options->apart,
+		.cpu = bench->cpu,
+		.timeout_ns = bench->options->common.timeout_s *
+		    UINT64_C(1000000000),
 	};
 }
 
 struct measured {
 	double polls[STATS_MAX_VALUES], rates[STATS_MAX_VALUES];
 	double bytes;
-	int descriptors;
 	uint32_t connections;
 	bool verified;
 };
@@ -84,8 +84,7 @@ static uint32_t connections(const struct scale *scale)
 {
 	uint32_t n = 0;
 
-	if (scale->from)
-		dfi_context_query(scale->from, add_connections, &n);
+	dfi_context_query(scale->dfi, add_connections, &n);
 	return n;
 }
 
@@ -94,49 +93,61 @@ static bool plan_bytes(struct scale *scale, double *bytes)
 {
 	uint64_t each;
 
-	if (!session_needs(scale->session, &scale->plans[0],
-		&(struct raw_geometry){ 0 }, &each))
+	if (!session_needs(
+		scale->session, &scale->plans[0], &scale->asked, &each))
 		return false;
 	*bytes = (double)each * scale->n_flows;
 	return true;
+}
+
+/* In one more round. */
+static bool check(const struct common_options *common, struct scale *scale)
+{
+	double ignored;
+
+	if (!common->verify)
+		return true;
+	scale_check(scale);
+	return scale_send_all(scale, common->seconds, &ignored);
 }
 
 static bool measure(const struct scale_options *options, struct scale *scale,
     struct measured *measured)
 {
 	const struct common_options *common = &options->common;
-	int before = descriptors();
 	double ignored;
 	uint32_t i;
 	bool done = scale_open(scale) && plan_bytes(scale, &measured->bytes) &&
 	    scale_poll(scale, options->iterations, &ignored);
 
-	measured->descriptors = descriptors() - before;
 	for (i = 0; i < common->repeat && done; i++)
 		done = scale_poll(
 		    scale, options->iterations, &measured->polls[i]);
+	if (!done)
+		return false;
 	measured->connections = connections(scale);
 	heard = (struct histogram){ .count = 0 };
-	done = done && scale_start(scale) &&
-	    scale_send_all(scale, common->seconds / 4, &ignored) &&
+	scale_start(scale);
+	done = scale_send_all(scale, common->seconds / 4, &ignored) &&
 	    scale_send_each(scale, options->iterations, &heard);
 	for (i = 0; i < common->repeat && done; i++)
 		done = scale_send_all(
 		    scale, common->seconds, &measured->rates[i]);
+	done = done && check(common, scale);
 	return scale_stop(scale, &measured->verified) && done;
 }
 
-static bool add_row(const struct scale_options *options,
-    struct session *session, uint32_t count, struct report *report)
+static bool add_row(struct bench *bench, uint32_t count, struct report *report)
 {
 	static struct measured measured;
-	struct scale scale = shape(options, session, count);
+	const struct scale_options *options = bench->options;
+	struct scale scale = shape(bench, count);
 	uint32_t repeat = options->common.repeat;
 	struct summary rates, polls;
 	json_t *row;
 	bool done = measure(options, &scale, &measured);
 
-	scale_close(&scale);
+	done = scale_close(&scale) && done;
 	if (!done)
 		return false;
 	rates = stats_summary(measured.rates, repeat);
@@ -146,7 +157,8 @@ static bool add_row(const struct scale_options *options,
 	    (int)count, "tuple_size", SCALE_TUPLE, "flows", (int)scale.n_flows,
 	    "sources", (int)scale.n_sources, "targets", (int)scale.n_targets,
 	    "attached_sources", (int)scale.n_attached, "descriptors",
-	    measured.descriptors);
+	    scale.files + scale.board->files);
+	json_object_set_new(row, "procs", json_integer(2));
 	if (options->apart)
 		json_object_set_new(row, "apart", json_true());
 	report_result(row, "GB/s", &rates, repeat, measured.verified);
@@ -169,23 +181,59 @@ static bool add_row(const struct scale_options *options,
 	return true;
 }
 
+/* The processors of both threads; -1: any. */
+static void choose_cpus(
+    const struct placement *placement, int32_t *sources, int32_t *targets)
+{
+	int32_t cpus[2];
+
+	*sources = *targets = -1;
+	if (placement->off)
+		return;
+	if (placement->cpus) {
+		*sources = placement->cpus[0];
+		*targets = placement->cpus[placement->n_cpus > 1];
+	} else if (usable_cpus(cpus, 2) == 2) {
+		*sources = cpus[0];
+		*targets = cpus[1];
+	}
+}
+
+static bool start(struct bench *bench)
+{
+	const struct common_options *common = &bench->options->common;
+
+	bench->board = scale_targets_start(&bench->children);
+	if (!bench->board)
+		return false;
+	choose_cpus(&common->placement, &bench->cpu, &bench->board->cpu);
+	if (!session_open(common, &bench->session))
+		return false;
+	snprintf(bench->board->registry, sizeof(bench->board->registry), "%s",
+	    bench->session.address);
+	return true;
+}
+
 int bench_scale(int argc, char **argv)
 {
 	static struct scale_options options;
-	struct session session;
+	struct bench bench = { .options = &options };
 	struct report report;
-	bool done = true;
 	uint32_t i;
-	int status;
+	int status = 1;
+	bool done;
 
 	scale_options_parse(argc, argv, &options);
-	if (!session_open(&options.common, &session))
-		return 1;
-	report_open(&report, options.common.format, "scale", columns, 2);
-	for (i = 0; i < options.n_counts && done; i++)
-		done = add_row(
-		    &options, &session, (uint32_t)options.counts[i], &report);
-	status = report_close(&report);
-	session_close(&session);
+	done = start(&bench);
+	if (done) {
+		report_open(
+		    &report, options.common.format, "scale", columns, 2);
+		for (i = 0; i < options.n_counts && done; i++)
+			done = add_row(
+			    &bench, (uint32_t)options.counts[i], &report);
+		status = report_close(&report);
+	}
+	scale_targets_end(bench.board, &bench.children);
+	session_close(&bench.session);
 	return done ? status : 1;
 }

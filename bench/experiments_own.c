@@ -282,8 +282,8 @@ const struct experiment own_experiments[] = {
 	    .here = "1 to 1024 sources of one target, 1 to 256 targets of one "
 		    "source, 1 to 64 flows of one source and one target, and "
 		    "1 to 4096 declared sources, of which one attaches. One "
-		    "thread sends and one polls, in two contexts; 64 B. Flows "
-		    "also over libfabric's TCP, with their connections.",
+		    "process sends and one polls; 64 B. Flows also over "
+		    "libfabric's TCP, with their connections.",
 	    .steps = {
 		{ "sources", "scale --of sources", 20, 2 },
 		{ "targets", "scale --of targets", 10, 2 },

@@ -27,6 +27,24 @@ const char *axis_name(uint32_t axis)
 	return axis_names[axis];
 }
 
+/* The common options that would change nothing here. */
+static void refuse_rounds(
+    const struct argp_state *state, const struct common_options *common)
+{
+	if (common->procs != 2)
+		usage_error(state,
+		    "--procs 1: scale has a process for the sources and one "
+		    "for the targets");
+	if (common->n_tuple_sizes &&
+	    (common->n_tuple_sizes > 1 || common->tuple_sizes[0] != 64))
+		usage_error(state, "--tuple-size: scale sends tuples of 64 B");
+	if (common->wait != DFI_WAIT_ADAPTIVE)
+		usage_error(state, "--wait: the targets of scale poll");
+	if (common->bytes)
+		usage_error(state,
+		    "--bytes: a round of scale has a length, see --seconds");
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct scale_options *options = state->input;
@@ -50,6 +68,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		refuse_role(state, &options->common);
+		refuse_rounds(state, &options->common);
 		if (options->apart && options->axis != AXIS_FLOWS)
 			usage_error(state, "--apart: only with --of flows");
 		return 0;
@@ -83,9 +102,9 @@ void scale_options_parse(int argc, char **argv, struct scale_options *options)
 		.parser = parse,
 		.doc = "Measure how bandwidth, an empty poll, the way of a "
 		       "single tuple, memory and descriptors grow with the "
-		       "number of endpoints. One thread sends and one polls, "
-		       "in two contexts of one process. --procs, --pin, "
-		       "--wait and --verify have no effect.",
+		       "number of endpoints. One process has all sources and "
+		       "one all targets, with a thread each: one sends and "
+		       "one polls.",
 		.children = common_children,
 	};
 
@@ -93,6 +112,7 @@ void scale_options_parse(int argc, char **argv, struct scale_options *options)
 		.common = common_defaults(),
 		.iterations = 5000,
 	};
+	options->common.procs = 2;
 	parse_options(&argp, argc, argv, options);
 	default_tuple_sizes(&options->common, small_size, 1);
 	if (options->n_counts)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The threads that scale measures. */
+/* The sources that scale measures. */
 #include "scale_job.h"
 
 #include <errno.h>
@@ -12,6 +12,9 @@
 
 #define BATCH 64 /* tuples that a source sends before it is another's turn */
 
+/* How often the other process is looked at while this one waits for it. */
+#define LOOK_NS (UINT64_C(100) * 1000 * 1000)
+
 static bool fail_dfi(const char *call)
 {
 	complain("%s: %s", call, dfi_errmsg());
@@ -23,61 +26,16 @@ static uint32_t all_sources(const struct scale *scale)
 	return scale->n_flows * scale->n_attached;
 }
 
-static uint32_t all_targets(const struct scale *scale)
+static bool order(struct scale *scale, enum order order)
 {
-	return scale->n_flows * scale->n_targets;
+	scale_order(scale->board, order);
+	return scale_wait(scale->board, scale->children, scale->timeout_ns);
 }
 
-static bool open_targets(struct scale *scale)
+static bool create_flows(struct scale *scale)
 {
-	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
 	uint32_t i;
 
-	attr.flags = DFI_NONBLOCK;
-	/* Sources that never attach are no error meanwhile. */
-	attr.open_timeout_ms = 3600 * 1000;
-	for (i = 0; i < all_targets(scale); i++)
-		if (dfi_target_open(scale->session->dfi,
-			scale->plans[i / scale->n_targets].flow,
-			i % scale->n_targets, &attr, &scale->targets[i]) < 0)
-			return fail_dfi("dfi_target_open");
-	return true;
-}
-
-static bool open_group(struct scale *scale)
-{
-	struct dfi_target_group_attr attr = DFI_TARGET_GROUP_ATTR_INIT;
-	uint32_t i;
-
-	attr.flags = DFI_NONBLOCK;
-	if (dfi_target_group_open(scale->session->dfi, &attr, &scale->group) <
-	    0)
-		return fail_dfi("dfi_target_group_open");
-	for (i = 0; i < all_targets(scale); i++)
-		if (dfi_target_group_add(
-			scale->group, scale->targets[i], NULL) < 0)
-			return fail_dfi("dfi_target_group_add");
-	return true;
-}
-
-bool scale_open(struct scale *scale)
-{
-	struct dfi_source_attr of_source = DFI_SOURCE_ATTR_INIT;
-	struct dfi_attr attr = DFI_ATTR_INIT;
-	uint64_t begin;
-	uint32_t i;
-
-	scale->plans = calloc(scale->n_flows, sizeof(scale->plans[0]));
-	scale->sources = calloc(all_sources(scale), sizeof(scale->sources[0]));
-	scale->targets = calloc(all_targets(scale), sizeof(scale->targets[0]));
-	if (!scale->plans || !scale->sources || !scale->targets) {
-		complain("scale: out of memory");
-		return false;
-	}
-	attr.registry = scale->session->address;
-	attr.node_name = "dfi-bench-sources";
-	if (dfi_open(&attr, &scale->from) < 0)
-		return fail_dfi("dfi_open");
 	for (i = 0; i < scale->n_flows; i++, scale->n_created++) {
 		scale->plans[i] = (struct plan){
 			.job = JOB_FLOW,
@@ -85,136 +43,130 @@ bool scale_open(struct scale *scale)
 			.n_targets = scale->n_targets,
 			.tuple_size = SCALE_TUPLE,
 		};
-		if (!session_create_flows(scale->session, &scale->plans[i],
-			&(struct raw_geometry){ 0 }))
+		if (!session_create_flows(
+			scale->session, &scale->plans[i], &scale->asked))
 			return false;
+		memcpy(scale->board->names[i], scale->plans[i].flow,
+		    PLAN_NAME_SIZE);
 	}
-	begin = now_ns();
-	if (!open_targets(scale))
-		return false;
+	return true;
+}
+
+static bool open_targets(struct scale *scale)
+{
+	struct scale_board *board = scale->board;
+
+	board->n_flows = scale->n_flows;
+	board->n_targets = scale->n_targets;
+	board->n_sources = scale->n_sources;
+	scale->opened = true;
+	return order(scale, ORDER_OPEN);
+}
+
+static bool open_sources(struct scale *scale)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	uint64_t begin = now_ns();
+	uint32_t i;
+
 	for (i = 0; i < all_sources(scale); i++) {
-		if (dfi_source_open(scale->from,
+		if (dfi_source_open(scale->dfi,
 			scale->plans[i / scale->n_attached].flow,
-			i % scale->n_attached, &of_source,
-			&scale->sources[i]) < 0)
+			i % scale->n_attached, &attr, &scale->sources[i]) < 0)
 			return fail_dfi("dfi_source_open");
 		if (scale->n_flows > 1 && !scale->apart)
-			of_source.share_with = scale->sources[0];
+			attr.share_with = scale->sources[0];
 	}
-	scale->open_ns = now_ns() - begin;
-	return all_targets(scale) == 1 || open_group(scale);
+	scale->open_ns = scale->board->open_ns + now_ns() - begin;
+	return true;
 }
 
-void scale_close(struct scale *scale)
+bool scale_open(struct scale *scale)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	int before = scale_files();
+
+	scale->plans = calloc(scale->n_flows, sizeof(scale->plans[0]));
+	scale->sources = calloc(all_sources(scale), sizeof(scale->sources[0]));
+	if (!scale->plans || !scale->sources) {
+		complain("scale: out of memory");
+		return false;
+	}
+	attr.registry = scale->session->address;
+	attr.node_name = "dfi-bench-sources";
+	if (dfi_open(&attr, &scale->dfi) < 0)
+		return fail_dfi("dfi_open");
+	/* Threads of the library stay on any. */
+	if (!scale_pin(scale->cpu))
+		return false;
+	if (!create_flows(scale) || !open_targets(scale) ||
+	    !open_sources(scale))
+		return false;
+	scale->files = scale_files() - before;
+	return true;
+}
+
+bool scale_close(struct scale *scale)
 {
 	uint32_t i;
+	bool closed;
 
 	for (i = 0; scale->sources && i < all_sources(scale); i++)
-		dfi_source_close(scale->sources[i]);
-	dfi_target_group_close(scale->group);
-	for (i = 0; scale->targets && i < all_targets(scale); i++)
-		dfi_target_close(scale->targets[i]);
+		if (scale->sources[i])
+			dfi_source_close(scale->sources[i]);
+	closed = !scale->opened || order(scale, ORDER_CLOSE);
 	for (i = 0; i < scale->n_created; i++)
 		session_remove_flows(scale->session, &scale->plans[i]);
-	if (scale->from)
-		dfi_close(scale->from);
+	if (scale->dfi && dfi_close(scale->dfi) < 0)
+		closed = fail_dfi("dfi_close");
 	free(scale->plans);
 	free(scale->sources);
-	free(scale->targets);
-}
-
-static force_inline void take(
-    struct scale *scale, const struct dfi_batch *batch, struct word_sum *sum)
-{
-	const char *tuple = batch->tuples;
-	uint32_t i;
-
-	for (i = 0; i < batch->count; i++, tuple += SCALE_TUPLE)
-		tuple_sum(tuple, SCALE_TUPLE, sum);
-	/* Pairs with the acquire in wait_heard(); protects nothing. */
-	atomic_store_explicit(&scale->heard,
-	    atomic_load_explicit(&scale->heard, memory_order_relaxed) +
-		batch->count,
-	    memory_order_release);
-}
-
-/* Poll once: the tuples that were there, -EAGAIN, or an error. */
-static int poll_once(struct scale *scale, struct word_sum *sum)
-{
-	struct dfi_target_group_batch of_group;
-	struct dfi_batch batch;
-	int ret;
-
-	if (scale->group) {
-		ret = dfi_target_group_consume_batch(scale->group, &of_group);
-		if (ret > 0) {
-			take(scale, &of_group.batch, sum);
-			dfi_target_group_release(scale->group, &of_group);
-		}
-		return ret;
-	}
-	ret = dfi_target_consume_batch(scale->targets[0], &batch);
-	if (ret > 0) {
-		take(scale, &batch, sum);
-		dfi_target_release(scale->targets[0], &batch);
-	}
-	return ret;
+	return scale_pin(-1) && closed;
 }
 
 bool scale_poll(struct scale *scale, uint64_t n, double *ns)
 {
-	struct word_sum sum = { 0 };
-	uint64_t i, start = now_ns();
-
-	for (i = 0; i < n; i++)
-		if (poll_once(scale, &sum) != -EAGAIN)
-			return fail_dfi("a poll that finds nothing");
-	*ns = (double)(now_ns() - start) / (double)n;
+	scale->board->n_polls = n;
+	if (!order(scale, ORDER_POLL))
+		return false;
+	*ns = scale->board->poll_ns;
 	return true;
 }
 
-static void *receive(void *arg)
+void scale_start(struct scale *scale)
 {
-	struct scale *scale = arg;
-	struct word_sum sum = { 0 };
-	int ret = -EAGAIN;
+	struct scale_board *board = scale->board;
 
-	while (!atomic_load_explicit(&scale->stop, memory_order_relaxed)) {
-		ret = poll_once(scale, &sum);
-		if (ret == -EAGAIN || ret > 0)
-			continue;
-		complain("scale: polling: %s", ret ? dfi_errmsg() : "an end");
-		atomic_store(&scale->failed, 1);
-		break;
-	}
-	scale->sum = word_sum_total(&sum);
-	return NULL;
-}
-
-bool scale_start(struct scale *scale)
-{
-	int err = pthread_create(&scale->receiver, NULL, receive, scale);
-
-	scale->receives = !err;
-	if (err)
-		complain("scale: a thread: %s", strerror(err));
-	return !err;
+	atomic_store(&board->heard, 0);
+	atomic_store(&board->stop, false);
+	atomic_store(&board->failed, false);
+	atomic_store(&board->checks, false);
+	board->bad_tuples = 0;
+	scale_order(board, ORDER_RECEIVE);
+	scale->receives = true;
 }
 
 /* Wait until all that was sent is there. */
 static bool wait_heard(struct scale *scale)
 {
-	uint64_t give_up = now_ns() + scale->timeout_ns;
+	uint64_t now = now_ns(), give_up = now + scale->timeout_ns;
+	uint64_t look = now + LOOK_NS;
+	struct scale_board *board = scale->board;
 
-	while (atomic_load_explicit(&scale->heard, memory_order_acquire) !=
+	while (atomic_load_explicit(&board->heard, memory_order_acquire) !=
 	    scale->pushed) {
-		if (atomic_load_explicit(&scale->failed, memory_order_relaxed))
+		if (atomic_load_explicit(&board->failed, memory_order_relaxed))
 			return false;
-		if (now_ns() < give_up)
+		now = now_ns();
+		if (now >= look && children_check(scale->children) < 0)
+			return false;
+		if (now >= look)
+			look = now + LOOK_NS;
+		if (now < give_up)
 			continue;
 		complain("scale: of %lu tuples %lu have arrived in time",
 		    (unsigned long)scale->pushed,
-		    (unsigned long)atomic_load(&scale->heard));
+		    (unsigned long)atomic_load(&board->heard));
 		return false;
 	}
 	return true;
@@ -279,14 +231,24 @@ bool scale_send_all(struct scale *scale, double seconds, double *rate)
 	return true;
 }
 
+void scale_check(struct scale *scale)
+{
+	/* The next tuple is read only after it was sent. */
+	atomic_store(&scale->board->checks, true);
+}
+
 bool scale_stop(struct scale *scale, bool *verified)
 {
+	struct scale_board *board = scale->board;
+
+	*verified = false;
 	if (!scale->receives)
 		return false;
-	atomic_store(&scale->stop, true);
-	pthread_join(scale->receiver, NULL);
 	scale->receives = false;
-	*verified = scale->sum == scale->pushed_sum &&
-	    atomic_load(&scale->heard) == scale->pushed;
-	return !atomic_load(&scale->failed);
+	atomic_store(&board->stop, true);
+	if (!scale_wait(board, scale->children, scale->timeout_ns))
+		return false;
+	*verified = board->sum == scale->pushed_sum &&
+	    atomic_load(&board->heard) == scale->pushed && !board->bad_tuples;
+	return true;
 }

@@ -2,15 +2,15 @@
 /*
  * Preloaded into dfi-bench, it damages what flows bring: of each batch that is
  * pushed, PLANTED=swapped exchanges the first two tuples, and `changed` changes
- * a byte of the first one, in its second word if it has two. Tuples have
- * PLANTED_SIZE bytes, at most 16, which is the default.
+ * a byte of the first one, behind its first word if it has two. Tuples have
+ * PLANTED_SIZE bytes, at most 64; 16 is the default.
  */
 #include <dfi/dfi.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 16
+#define MOST 64
 
 typedef int push_batch(struct dfi_source *, const void *, uint32_t);
 
@@ -32,7 +32,7 @@ int dfi_source_push_batch(
 {
 	void *symbol = dlsym(RTLD_NEXT, "dfi_source_push_batch");
 	const char *what = getenv("PLANTED"), *number = getenv("PLANTED_SIZE");
-	size_t size = number ? strtoul(number, NULL, 10) : MOST;
+	size_t size = number ? strtoul(number, NULL, 10) : 16;
 	push_batch *real;
 	char *copy;
 	int ret;

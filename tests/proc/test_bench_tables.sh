@@ -56,13 +56,18 @@ done
 
 # All endpoints of all axes send, and the sums of what arrives are right.
 for of in sources targets flows declared; do
-	runs scale --of $of --counts 1,3 -D 2ms --repeat 1 --iterations 100 --json
+	runs scale --of $of --counts 1,3 -D 2ms --repeat 1 --iterations 100 --verify --json
 	[ "$(grep -c '"verified": true' out)" = 2 ] || fail "scale of $of: $(cat out)"
 	grep -q '"count": 3,' out || fail "no three $of: $(cat out)"
 done
 grep -q '"open_us": [1-9]' out || fail "no time to open: $(cat out)"
+grep -q '"procs": 2,' out || fail "not two processes: $(cat out)"
 refused '--apart: only with' scale --of sources --apart
 refused "--of 'nodes'" scale --of nodes
+for option in '--procs 1' '--tuple-size 16' '--wait block' '--bytes 1M'; do
+	# shellcheck disable=SC2086 # two words
+	refused "${option% *}" scale $option
+done
 refused "--counts '1,4097'" scale --counts 1,4097
 
 # Sizes, and durations.

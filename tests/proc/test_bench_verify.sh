@@ -37,6 +37,21 @@ for PLANTED_SIZE in 1 3; do
 done
 unset PLANTED_SIZE
 
+# The targets of scale are another process's.
+scales() # STATUS PLANTED VERIFIED [ARGUMENT]...
+{
+	local rc=0
+
+	LD_PRELOAD=$planted PLANTED=$2 PLANTED_SIZE=64 timeout $wait_limit "$bench" scale --of flows \
+		--counts 1,3 -D 2ms --repeat 1 --iterations 10 --json --timeout $wait_limit \
+		"${@:4}" > out 2> err || rc=$?
+	[ $rc = "$1" ] || fail "scale, $2, ${*:4}: status $rc: $(cat out err)"
+	[ "$(grep -c "\"verified\": $3" out)" = 2 ] || fail "scale, $2, ${*:4}: $(cat out)"
+}
+scales 1 changed false
+scales 0 swapped true
+scales 1 swapped false --verify
+
 # A run whose rows are wrong fails as well.
 rc=0
 LD_PRELOAD=$planted PLANTED=changed timeout $wait_limit "$bench" run E9 --out results \
