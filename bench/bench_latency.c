@@ -21,7 +21,7 @@ static const struct column columns[] = {
 	{ "p99", "99 %[ns]", 8, 0, false },
 	{ "baseline_value", "limit[ns]", 9, 0, false },
 	{ "ratio", "ratio", 6, 3, false },
-	{ "baseline", "limit is", 13, 0, false },
+	{ "baseline", "limit is", 20, 0, false },
 	{ "message_rate", "trips[M/s]", 10, 3, false },
 	{ "window", "window", 6, 0, true },
 	{ "bulk_value", "bulk[GB/s]", 10, 2, true },

@@ -21,7 +21,7 @@ static const struct column columns[] = {
 	{ "p99", "99 %[ns]", 8, 0, false },
 	{ "baseline_value", "limit[ns]", 9, 0, false },
 	{ "ratio", "ratio", 6, 3, false },
-	{ "baseline", "limit is", 15, 0, false },
+	{ "baseline", "limit is", 22, 0, false },
 	{ "procs", "procs", 5, 0, true },
 	{ "wait", "wait", 8, 0, true },
 	{ "iterations", "trips", 11, 0, true },

@@ -16,6 +16,7 @@
 #include "../common/usage.h"
 #include "bench.h"
 #include "figure.h"
+#include "labels.h"
 #include "page.h"
 #include "results.h"
 #include "story.h"
@@ -116,6 +117,7 @@ static bool load(const char *folder, struct story *story, bool *damaged)
 		result = results_load(folder, experiment, damaged);
 		if (!result)
 			continue;
+		labels_set(json_object_get(result, "rows"));
 		story->chapters[story->n++] = (struct chapter){
 			.experiment = experiment, .result = result
 		};

@@ -19,7 +19,7 @@ static const struct column columns[] = {
 	{ "value", "result[GB/s]", 12, 2, false },
 	{ "baseline_value", "limit[GB/s]", 11, 2, false },
 	{ "ratio", "ratio", 6, 3, false },
-	{ "baseline", "limit is", 13, 0, false },
+	{ "baseline", "limit is", 21, 0, false },
 	{ "procs", "procs", 5, 0, true },
 	{ "segment_size", "segment[B]", 10, 0, true },
 	{ "segment_count", "segments", 8, 0, true },

@@ -16,6 +16,7 @@
 #include "../common/children.h"
 #include "../common/complain.h"
 #include "claims.h"
+#include "labels.h"
 
 #define MAX_LINES 12
 #define LABEL_SIZE 128
@@ -42,67 +43,6 @@ bool figure_can_draw(void)
 	}
 	free(copy);
 	return found;
-}
-
-/* A number as people write it: bytes as 64K, or with their unit as 64 KiB. */
-static void number_label(
-    const char *member, json_int_t number, bool unit, char *text, size_t size)
-{
-	bool bytes = strstr(member, "size") != NULL;
-	bool kib = bytes && number >= 1024 && number % 1024 == 0;
-
-	snprintf(text, size, "%" JSON_INTEGER_FORMAT "%s",
-	    kib ? number / 1024 : number,
-	    !unit       ? kib ? "K" : ""
-		: kib   ? " KiB"
-		: bytes ? " B"
-			: "");
-}
-
-/* "64 B", "8 targets", "push" */
-static void member_label(
-    const json_t *row, const char *member, char *text, size_t size)
-{
-	const json_t *value = json_object_get(row, member);
-	char number[32];
-
-	if (json_is_string(value)) {
-		snprintf(text, size, "%s", json_string_value(value));
-		if (strcmp(member, "source_combining") == 0)
-			snprintf(text, size, "combining %s",
-			    json_string_value(value));
-		return;
-	}
-	number_label(
-	    member, json_integer_value(value), true, number, sizeof(number));
-	if (strcmp(member, "segment_size") == 0)
-		snprintf(text, size, "segments of %s", number);
-	else if (strstr(member, "size") || strcmp(member, "count") == 0)
-		snprintf(text, size, "%s", number);
-	else
-		snprintf(text, size, "%s %s", number,
-		    strcmp(number, "1") == 0 && strcmp(member, "targets") == 0
-			? "target"
-			: member);
-}
-
-void figure_label(
-    const json_t *row, const char *members, char *text, size_t size)
-{
-	char member[64], part[LABEL_SIZE];
-	const char *word = members;
-	size_t length, used = 0;
-
-	for (*text = '\0'; *word; word += length + (word[length] == ' ')) {
-		length = strcspn(word, " ");
-		snprintf(member, sizeof(member), "%.*s", (int)length, word);
-		if (!json_object_get(row, member))
-			continue;
-		member_label(row, member, part, sizeof(part));
-		snprintf(
-		    text + used, size - used, "%s%s", used ? ", " : "", part);
-		used = strlen(text);
-	}
 }
 
 struct lines {
@@ -135,7 +75,7 @@ static uint32_t line_of(struct lines *lines, const json_t *row)
 
 	if (!is_drawn(lines->figure, row))
 		return MAX_LINES;
-	figure_label(row, lines->figure->lines, label, sizeof(label));
+	label_row(row, lines->figure->lines, label, sizeof(label));
 	make_plain(label);
 	for (i = 0; i < lines->n; i++)
 		if (strcmp(lines->labels[i], label) == 0)
@@ -188,7 +128,7 @@ static void write_marks(
 		x = json_object_get(row, figure->x);
 		if (!is_drawn(figure, row))
 			continue;
-		number_label(figure->x, json_integer_value(x), false, label,
+		label_number(figure->x, json_integer_value(x), false, label,
 		    sizeof(label));
 		fprintf(file, "%s'%s' %" JSON_INTEGER_FORMAT, comma, label,
 		    json_integer_value(x));

@@ -16,8 +16,4 @@ bool figure_can_draw(void);
  */
 char *figure_draw(const struct figure *figure, const json_t *rows);
 
-/* Write the text that names a row by some of its members, with blanks. */
-void figure_label(
-    const json_t *row, const char *members, char *text, size_t size);
-
 #endif

@@ -212,7 +212,7 @@ uint64_t parse_link_latency(const struct argp_state *state, const char *text)
 	if (seconds > 1)
 		usage_error(
 		    state, "--link-latency '%s': more than a second", text);
-	return (uint64_t)(seconds * 1e9);
+	return (uint64_t)(seconds * 1e9 + 0.5);
 }
 
 void check_link(const struct argp_state *state, const uint32_t *apis,

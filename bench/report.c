@@ -12,6 +12,7 @@
 #include "../common/complain.h"
 #include "../common/output.h"
 #include "host.h"
+#include "labels.h"
 
 json_t *report_number(double value)
 {
@@ -111,11 +112,28 @@ static void value_text(
 	}
 }
 
+/* What a row is compared with, and the modelled link of both. */
+static void baseline_text(const json_t *row, char *text, size_t size)
+{
+	const char *name = json_string_value(json_object_get(row, "baseline"));
+	char link[64];
+
+	label_link(row, link, sizeof(link));
+	if (!name)
+		snprintf(text, size, "-");
+	else if (!*link)
+		snprintf(text, size, "%s", name);
+	else if (strcmp(name, "modelled link") == 0)
+		snprintf(text, size, "link %s", link);
+	else
+		snprintf(text, size, "%s, link %s", name, link);
+}
+
 static void print_text(const struct report *report, const json_t *row)
 {
 	const struct column *column;
 	const json_t *value;
-	char text[64];
+	char text[128];
 
 	for (column = report->columns; column->key; column++) {
 		if (!has_column(report, column))
@@ -123,6 +141,8 @@ static void print_text(const struct report *report, const json_t *row)
 		value = json_object_get(row, column->key);
 		value_text(value ? value : json_null(), column->decimals, text,
 		    sizeof(text));
+		if (strcmp(column->key, "baseline") == 0)
+			baseline_text(row, text, sizeof(text));
 		printf("%s%*s", column == report->columns ? "" : "  ",
 		    column->width, text);
 	}

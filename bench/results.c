@@ -12,6 +12,7 @@
 
 #include "../common/complain.h"
 #include "claims.h"
+#include "labels.h"
 
 json_t *results_commands(
     const struct experiment *experiment, const struct rounds *rounds)
@@ -62,8 +63,9 @@ static json_t *left_out(const struct experiment *experiment)
 
 /* What the table says of an experiment, and what of it its rows show. */
 static void describe(
-    json_t *result, const struct experiment *experiment, const json_t *rows)
+    json_t *result, const struct experiment *experiment, json_t *rows)
 {
+	labels_set(rows);
 	json_object_set_new(result, "title", json_string(experiment->title));
 	json_object_set_new(result, "paper",
 	    experiment->paper ? json_string(experiment->paper) : json_null());

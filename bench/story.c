@@ -247,39 +247,12 @@ static void write_left_out(struct page *page, const json_t *result)
 	    page_paragraph(page, "Left out.", json_string_value(one));
 }
 
-/*
- * The members that may tell the rows of an experiment apart. The last ones are
- * left out if the series do that.
- */
-static const char *const what[] = { "series", "event", "measure", "step", "how",
-	"api", "mode", "store", "source_combining", "tuple_size", "nodes",
-	"threads", "clients", "outstanding", "count", "sources", "targets",
-	"wait" };
-
-#define N_WHAT (sizeof(what) / sizeof(what[0]))
-#define N_WITH_SERIES (N_WHAT - 3)
-
-static bool varies(const json_t *rows, const char *key)
-{
-	const json_t *first = json_object_get(json_array_get(rows, 0), key);
-	const json_t *other;
-	size_t i;
-
-	for (i = 1; i < json_array_size(rows); i++) {
-		other = json_object_get(json_array_get(rows, i), key);
-		if (first != other && !json_equal(first, other))
-			return true;
-	}
-	return false;
-}
-
-static void write_row(struct page *page, const json_t *row, const char *members)
+static void write_row(struct page *page, const json_t *row)
 {
 	char text[TEXT_SIZE];
 
-	figure_label(row, members, text, sizeof(text));
 	page_row(page);
-	page_cell(page, *text ? text : text_of(row, "series"));
+	page_cell(page, text_of(row, "label"));
 	page_number(page, number_of(row, "value"), "%.4g");
 	page_cell(page, text_of(row, "unit"));
 	page_number(page, number_of(row, "baseline_value"), "%.4g");
@@ -296,23 +269,12 @@ static void write_rows(struct page *page, const json_t *rows)
 {
 	static const char *const headings[] = { "What", "Result", "Unit",
 		"Limit", "Ratio", "Compared with", "From, to", NULL };
-	char members[TEXT_SIZE] = "";
 	const json_t *row;
-	size_t i, n;
+	size_t i;
 
-	n = varies(rows, "series") ? N_WITH_SERIES : N_WHAT;
-	for (i = 0; i < n; i++)
-		if (varies(rows, what[i]))
-			snprintf(members + strlen(members),
-			    sizeof(members) - strlen(members), "%s%s",
-			    *members ? " " : "", what[i]);
-	/* Elsewhere it only follows from the tuple size. */
-	if (varies(rows, "measure"))
-		snprintf(members + strlen(members),
-		    sizeof(members) - strlen(members), " segment_size");
 	page_part(page, "All rows");
 	page_table(page, headings);
-	json_array_foreach(rows, i, row) write_row(page, row, members);
+	json_array_foreach(rows, i, row) write_row(page, row);
 	page_table_end(page);
 	page_part_end(page);
 }

@@ -9,7 +9,7 @@ set -euo pipefail
 bin=$1
 tmp=$(mktemp -d)
 trap 'end_children; rm -rf "$tmp"' EXIT
-bench=$bin/dfi-bench
+bench=$bin/dfi-bench source=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$tmp"
 
 reports() # FOLDER
@@ -60,6 +60,27 @@ if [ $drawn = yes ]; then
 	! grep -q 'rgb( *1, *1, *1)' results/B6-sequencer.svg ||
 		fail "the colour of text is fixed"
 fi
+
+# No two rows of an experiment have the same name, and one over a modelled link says which.
+for folder in "$source"/docs/benchmarks/*/; do
+	rm -rf named
+	mkdir named
+	cp "$folder"/*.json named
+	PATH=$tmp/none "$bench" report named > out 2> err || fail "report $folder: $(cat err)"
+	awk -F ' [|] ' '/^## / { split("", seen); chapter = $0; rows = 0 }
+		/^[|] What [|]/ { rows = 1 }
+		rows && /^[|] [^-]/ {
+			if ($1 in seen)
+				print chapter ": " $1
+			seen[$1]
+			if ($6 ~ /modelled link/ && $1 !~ /link of [0-9]+ MiB\/s/)
+				print chapter ": no link: " $1
+			n++
+		}
+		/^$/ { rows = 0 }
+		END { if (n < 100) print "there are " n " rows" }' named/report.md > bad
+	[ ! -s bad ] || fail "names of rows in $folder: $(cat bad)"
+done
 
 # A statement that differs has its reason, if one is known.
 sed 's/"verdict": "agrees"/"verdict": "differs", "why": "<Small> machines."/' \

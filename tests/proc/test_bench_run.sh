@@ -113,6 +113,9 @@ for command in "shuffle --nodes 2" "shuffle --targets 3 --link-latency 200us" \
 	sed -n 's/ *"ratio": \(.*\),/\1/p' "$tmp/link" |
 		awk '$1 <= 0 || $1 > 1.02 { bad = 1 } END { exit bad || !NR }' || fail "$command: $(cat "$tmp/link")"
 done
+"$bench" shuffle --link-latency 200us "${link[@]/--json/--wide}" > "$tmp/link" ||
+	fail "a link in a table: $(cat "$tmp/link")"
+grep -q ' link 10 MiB/s, 200 us ' "$tmp/link" || fail "a row lacks its link: $(cat "$tmp/link")"
 refused 64 '--link-latency: with --link-bandwidth' shuffle --link-latency 1ms
 refused 64 '--link-latency: with --link-bandwidth or --latency' replicate --link-latency 1ms
 refused 64 "--link-latency '2s': more than a second" latency --link-latency 2s
