@@ -183,7 +183,10 @@ const struct experiment limits_experiments[] = {
 		{ "A target that sleeps on its descriptor has 0.8 of the "
 		  "bandwidth of one that looks at footers",
 		    "value", "series=tuples,_descriptor",
-		    "series=tuples,_footers", 0.8, 0 },
+		    "series=tuples,_footers", 0.8, 0,
+		    "A target that has emptied its rings sleeps, and the "
+		    "source's next segment wakes it by a system call. Sleeping "
+		    "on a word (block) and in a group costs as much." },
 		{ "A round trip whose ends sleep on descriptors takes at most "
 		  "50 us",
 		    "value", "series=trips,_descriptor", NULL, 0, 50000,

@@ -78,7 +78,11 @@ const struct experiment own_experiments[] = {
 	    .claims = {
 		{ "Segments of 2 KiB have 0.8 of the bandwidth of 32 KiB",
 		    "value", "segment_size=2048", "segment_size=32768", 0.8,
-		    0 },
+		    0,
+		    "A segment costs both ends some 370 and 220 instructions "
+		    "(checks.instructions) and the way of its footer between "
+		    "the processors, together 20 to 25 ns in one run. 32 "
+		    "tuples of 64 B take 65 ns." },
 	    },
 	    .figure = {
 		.x = "segment_size", .x_title = "segment size [B]",
@@ -129,7 +133,12 @@ const struct experiment own_experiments[] = {
 	    },
 	    .claims = {
 		{ "99 of 100 flows take at most 1000 us in all", "p99",
-		    "step=all", NULL, 0, 1000 },
+		    "step=all", NULL, 0, 1000,
+		    "Most steps ask the registry's thread, and a flow takes "
+		    "35 changes between threads in all. Where another "
+		    "program has the processor, one of them waits for the end "
+		    "of its time slice, some milliseconds: the median is a "
+		    "quarter of the limit." },
 	    },
 	},
 	{
