@@ -185,6 +185,17 @@ lock_on_host()
 		timeout 60 ibv_rc_pingpong -d rxe0 -g 1 -s 16777216
 }
 
+# A node that was powered off is there again, with the memory that all share.
+back_with_board()
+{
+	local line
+
+	"$testbed" run 1 -- "$peek" 4711 && "$testbed" kill 1 &&
+		"$testbed" boot 1 && reach &&
+		line=$("$testbed" run 1 -- "$peek") &&
+		[ "$line" = 4711 ] && [ "$("$peek")" = 4711 ]
+}
+
 two()
 {
 	step "16 MiB can't be registered with 8 MiB on a device's host" \
@@ -200,6 +211,7 @@ two()
 	step "the port is down without a cable" prints DOWN port_state
 	"$testbed" net 0 heal
 	step "a healed node is reached" reach_soon
+	step "a node boots again, and the shared memory has stayed" back_with_board
 	step "a job's node is powered off" power_off
 	step "that node is off" prints "node 1: off" "$testbed" status
 	step "the other one is on" "$testbed" run 0 -- true
@@ -207,6 +219,32 @@ two()
 }
 
 # ---- On the host ----------------------------------------------------------
+
+# A program that prints the first number of the shared memory, or sets it.
+compile_peek()
+{
+	"${CC:-cc}" -D_GNU_SOURCE -o "$peek" -x c - <<- 'END'
+		#include <fcntl.h>
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <sys/mman.h>
+
+		int main(int argc, char **argv)
+		{
+			int fd = open(getenv("SHARED_MEMORY"), O_RDWR);
+			int *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+				MAP_SHARED, fd, 0);
+
+			if (at == MAP_FAILED)
+				return 1;
+			if (argc > 1)
+				*at = atoi(argv[1]);
+			else
+				printf("%d\n", *at);
+			return 0;
+		}
+	END
+}
 
 if [ $# -gt 0 ]; then
 	"$@"
@@ -216,6 +254,8 @@ unset DFI_TEST_DEVICE
 TMPDIR=$(mktemp -d)
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
+export peek=$TMPDIR/peek
+compile_peek
 step "a device that isn't there is refused" status_is 125 \
 	env DFI_TEST_DEVICE=none_such "$testbed" up 1 -- true
 step "a program that is missing is named" prints "not installed: none_such" \
@@ -226,5 +266,5 @@ status=0
 "$testbed" up 1 --timeout 300 --mtu 1500 --memlock 8192 -- "$check" one ||
 	status=$?
 step "the exit status of the command is passed on" [ $status -eq 7 ]
-"$testbed" drive 2 --timeout 300 -- "$check" two
+"$testbed" drive 2 --board 1 --timeout 300 -- "$check" two
 step "no cluster is left behind" status_is 1 compgen -G "$TMPDIR/dfi-testbed.*"
