@@ -133,6 +133,9 @@ static void add(struct open_total *to, const struct open_total *from)
 	to->runs += from->runs;
 	to->latency += from->latency;
 	to->pushed += from->pushed;
+	to->blinks += from->blinks;
+	to->cuts += from->cuts;
+	to->offs += from->offs;
 	add_both(to->joined, from->joined);
 	add_both(to->left, from->left);
 	add_both(to->aborted, from->aborted);
@@ -164,7 +167,8 @@ static void print_total(const struct open_total *total)
 	print_both(total->stopped);
 	print_both(total->evicted);
 	print_both(total->failed);
-	printf(" %9" PRIu64 " %5u %6u %4u %7u\n", total->pushed, n[OPEN_HANG],
+	printf(" %6u %4u %3u %9" PRIu64 " %5u %6u %4u %7u\n", total->blinks,
+	    total->cuts, total->offs, total->pushed, n[OPEN_HANG],
 	    n[OPEN_HARMED], n[OPEN_LOST], n[OPEN_DOUBLED]);
 }
 
@@ -173,12 +177,15 @@ void open_print_totals(void)
 	struct open_total all = { .name = "all" };
 	const struct open_total *total;
 
-	printf("Members as sources+targets, a stay each; tuples as pushed.\n"
-	       "%-27s %5s %7s %9s %9s %9s %9s %9s %9s %9s %9s %5s %6s %4s "
-	       "%7s\n",
+	printf(
+	    "Members as sources+targets, a stay each; machines that were cut "
+	    "off for a moment\n(blinks), or for longer (cuts), or powered off "
+	    "(offs); tuples as pushed.\n"
+	    "%-27s %5s %7s %9s %9s %9s %9s %9s %9s %9s %6s %4s %3s %9s %5s "
+	    "%6s %4s %7s\n",
 	    "cell", "runs", "latency", "joined", "left", "aborted", "killed",
-	    "stopped", "evicted", "failed", "tuples", "hangs", "harmed", "lost",
-	    "doubled");
+	    "stopped", "evicted", "failed", "blinks", "cuts", "offs", "tuples",
+	    "hangs", "harmed", "lost", "doubled");
 	for (total = totals; total->name[0]; total++) {
 		print_total(total);
 		add(&all, total);

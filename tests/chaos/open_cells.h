@@ -48,6 +48,7 @@ struct open_total {
 	unsigned runs, latency;
 	unsigned joined[2], left[2], aborted[2], killed[2], stopped[2];
 	unsigned evicted[2], failed[2];
+	unsigned blinks, cuts, offs; /* of machines */
 	uint64_t pushed;
 	struct open_verdict verdict;
 };

@@ -7,12 +7,15 @@
  * and nobody hangs (open_verdict.c).
  *
  * open_chaos [--seconds N] [--runs N] [--seed S] [--wait-limit MS]
- *	[--volume PERCENT] [--cell TEXT] [--verbose]
+ *	[--volume PERCENT] [--cell TEXT] [--machines N] [--verbose]
  *
  * Without --seconds and --runs: 100 runs; SIGTERM ends it behind the run in
  * work. After --wait-limit without any progress a run hangs. --volume: how many
  * tuples are sent, compared to the usual. Runs take turns in all cells that
  * DFI_TRANSPORT has (open_cells.h); --cell: in those whose name contains TEXT.
+ * --machines: processes are on N - 1 other machines, which are cut off or
+ * powered off meanwhile (open_machines.h).
+ *
  * Each violation is printed with its seed, which --seed S --runs 1, with the
  * same cells, repeats. Totals of each cell come last, and then "runs: N
  * violations: M"; the exit status is 0 without a violation.
@@ -31,17 +34,26 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "open_machines.h"
 #include "open_plan.h"
 #include "runner.h"
 
 #define GRACE "2000"
 #define NS_PER_MS INT64_C(1000000)
-#define MAX_ACTIONS (2 * OPEN_FAULTS)
+#define MAX_ACTIONS (2 * (OPEN_FAULTS + OPEN_STRIKES))
 #define RESPAWN_MS 20
+#define FIRST_PORT 7000 /* of registries */
+#define MACHINES 5      /* at most */
+/*
+ * Between machines: how long others may take one for there that has been
+ * killed, beside the lease if its machine is off; and what a blink may take.
+ */
+#define NEWS_NS (4000 * NS_PER_MS)
+#define LONGEST_BLINK_MS 2500
 
 static struct {
 	uint64_t seed;
-	uint32_t seconds, runs, wait_limit_ms, volume;
+	uint32_t seconds, runs, wait_limit_ms, volume, machines;
 	bool verbose;
 	const char *cell;
 } options = {
@@ -55,7 +67,7 @@ static volatile sig_atomic_t ends; /* behind the run in work */
 struct action {
 	int64_t at_ns; /* 0: done */
 	enum open_fault_kind kind;
-	uint32_t process;
+	uint32_t process, for_ms;
 	bool undo;     /* continue, or start the registry again */
 	bool outlasts; /* a stop beyond the lease */
 };
@@ -65,14 +77,22 @@ struct run {
 	struct open_board *board;
 	int board_fd;
 	char address[64];
-	char state[64];                       /* the registry's directory */
-	struct dfi *dfi;                      /* the creator's */
-	pid_t registry, pids[OPEN_PROCESSES]; /* 0: gone */
-	int64_t starts_ns[OPEN_PROCESSES];    /* when it starts again; 0: not */
+	char state[64];  /* the registry's directory */
+	struct dfi *dfi; /* the creator's */
+	pid_t registry;
+	pid_t pids[OPEN_PROCESSES];        /* 0: gone; of other machines: 1 */
+	int64_t starts_ns[OPEN_PROCESSES]; /* when it starts again; 0: not */
 	struct action actions[MAX_ACTIONS];
 	uint32_t n_actions;
+	/* Machines: a strike is in work, of this kind; what holds of each. */
+	bool strikes, undoes;
+	enum open_fault_kind strike;
+	uint32_t struck;
+	bool cut[MACHINES], off[MACHINES];
+	unsigned n_struck[OPEN_FAULT_KINDS];
 	bool finishes;     /* dfi_flow_finish() is due */
 	uint64_t progress; /* as last seen */
+	int64_t begun_ns;
 	int64_t deadline_ns;
 	struct open_verdict verdict;
 };
@@ -83,18 +103,68 @@ static void violation(struct run *run, const char *what, int number)
 	run->verdict.n[OPEN_HARMED]++;
 }
 
+static uint32_t machine_of(uint32_t process)
+{
+	return open_machine_of(options.machines, process);
+}
+
+static void start_on_machine(struct run *run, uint32_t process)
+{
+	struct machine_worker worker = {
+		.seed = run->plan.seed,
+		.volume = options.volume,
+		.machines = options.machines,
+	};
+
+	if (!machines_are_up(options.machines, process))
+		return;
+	snprintf(worker.registry, sizeof(worker.registry), "%s", run->address);
+	snprintf(worker.cell, sizeof(worker.cell), "%s", options.cell);
+	run->starts_ns[process] = 0;
+	run->pids[process] = 1;
+	if (run->cut[machine_of(process)])
+		atomic_store(&run->board->excused[process], true);
+	machines_start(process, &worker);
+}
+
 static void start_process(struct run *run, uint32_t process)
 {
 	char seed[24], volume[12], number[12];
 	const char *const argv[] = { "/proc/self/exe", "worker",
 		RUNNER_BOARD_FD, seed, volume, number, run->address,
-		options.cell, NULL };
+		options.cell, "0", NULL };
 
+	if (options.machines) {
+		start_on_machine(run, process);
+		return;
+	}
 	snprintf(seed, sizeof(seed), "%" PRIu64, run->plan.seed);
 	snprintf(volume, sizeof(volume), "%u", options.volume);
 	snprintf(number, sizeof(number), "%u", process);
 	run->starts_ns[process] = 0;
 	run->pids[process] = runner_spawn(argv, run->board_fd, -1, -1);
+}
+
+static void signal_process(struct run *run, uint32_t process, int signal)
+{
+	if (options.machines)
+		machines_signal(options.machines, process, signal);
+	else
+		kill(run->pids[process], signal);
+}
+
+static bool has_ended(const struct run *run, uint32_t process, int *status)
+{
+	pid_t pid = run->pids[process];
+
+	return options.machines ? machines_ended(process, status)
+				: waitpid(pid, status, WNOHANG) == pid;
+}
+
+static void await_end(const struct run *run, uint32_t process, int *status)
+{
+	while (!has_ended(run, process, status))
+		runner_pace();
 }
 
 /* Partition i has the groups below its split: OPEN_GROUPS of them in all. */
@@ -196,7 +266,9 @@ static void create_flow(struct run *run)
 		.open.min_targets = plan->min_targets,
 		.open.input_position = plan->replays ? "position" : NULL,
 		.open.return_timeout_ms = plan->return_timeout_ms,
-		.open.spill_dir = plan->spills ? run->state : NULL,
+		.open.spill_dir = !plan->spills ? NULL
+		    : plan->n_machines          ? "/tmp"
+						: run->state,
 	};
 	struct dfi_attr attr = DFI_ATTR_INIT;
 
@@ -246,10 +318,13 @@ static void count_stop(struct run *run, uint32_t process)
 static void note_gone(struct run *run, uint32_t process, bool excused)
 {
 	int64_t died = atomic_load(&run->board->died_ns[process]), none;
-	int64_t now = died ? died : runner_now_ns();
+	int64_t now = died ? died : open_stamp(run->board);
+	int64_t out = now + NEWS_NS;
 	struct stay_board *at;
 	uint32_t a, i;
 
+	if (options.machines && run->off[machine_of(process)])
+		out += run->plan.lease_ms * NS_PER_MS;
 	for (a = 0; a < run->plan.n_actors; a++)
 		for (i = 0;
 		     run->plan.process_of[a] == process && i < OPEN_STAYS;
@@ -260,6 +335,8 @@ static void note_gone(struct run *run, uint32_t process, bool excused)
 				continue;
 			atomic_compare_exchange_strong(
 			    &at->gone_ns, &none, now);
+			if (options.machines)
+				atomic_store(&at->out_ns, out);
 			if (excused)
 				atomic_store(&at->excused, true);
 		}
@@ -282,6 +359,7 @@ static void ended(struct run *run, uint32_t process, int status, bool killed)
 	bool died = atomic_load(&run->board->died_ns[process]) != 0;
 
 	run->pids[process] = 0;
+	open_replay_release(run->board, process);
 	if (!killed && !died && (!WIFEXITED(status) || WEXITSTATUS(status)))
 		violation(run, "a process crashed with status", status);
 	if (!killed && !died)
@@ -298,30 +376,29 @@ static void kill_process(struct run *run, uint32_t process)
 {
 	int status;
 
-	if (!run->pids[process])
+	if (!run->pids[process] ||
+	    (options.machines && !machines_are_up(options.machines, process)))
 		return;
 	/* Before the others can notice it. */
 	note_gone(run, process, false);
-	kill(run->pids[process], SIGKILL);
-	waitpid(run->pids[process], &status, 0);
+	signal_process(run, process, SIGKILL);
+	await_end(run, process, &status);
 	ended(run, process, status, true);
 }
 
 static void stop(struct run *run, const struct action *action)
 {
-	pid_t pid = run->pids[action->process];
-
-	if (!pid)
+	if (!run->pids[action->process])
 		return;
 	if (action->undo) {
-		kill(pid, SIGCONT);
+		signal_process(run, action->process, SIGCONT);
 		return;
 	}
 	if (action->outlasts) {
 		atomic_store(&run->board->excused[action->process], true);
 		note_gone(run, action->process, true);
 	}
-	kill(pid, SIGSTOP);
+	signal_process(run, action->process, SIGSTOP);
 	count_stop(run, action->process);
 }
 
@@ -336,6 +413,96 @@ static void finish(struct run *run)
 	run->finishes = ret == -ENOTCONN || ret == -ECONNREFUSED;
 	if (ret < 0 && !run->finishes)
 		violation(run, dfi_errmsg(), ret);
+}
+
+static bool is_strike(enum open_fault_kind kind)
+{
+	return kind == OPEN_BLINK || kind == OPEN_CUT || kind == OPEN_OFF;
+}
+
+/* What the rules allow one who loses its lease, or its connections. */
+static void excuse(struct run *run, uint32_t process)
+{
+	atomic_store(&run->board->excused[process], true);
+	note_gone(run, process, true);
+}
+
+/* It begins; no other is in work. */
+static void strike(struct run *run, enum open_fault_kind kind, bool undo,
+    uint32_t machine, uint32_t for_ms)
+{
+	uint32_t i;
+
+	run->strikes = true;
+	run->undoes = undo;
+	run->strike = kind;
+	run->struck = machine;
+	run->n_struck[kind] += !undo;
+	if (!undo && kind == OPEN_CUT)
+		run->cut[machine] = true;
+	if (!undo && kind == OPEN_OFF) {
+		run->off[machine] = true;
+		machines_note_off(machine);
+	}
+	for (i = 0; !undo && i < run->plan.n_processes; i++) {
+		if (machine_of(i) != machine)
+			continue;
+		if (kind == OPEN_CUT)
+			excuse(run, i);
+		else if (kind == OPEN_OFF)
+			note_gone(run, i, false);
+	}
+	machines_strike(kind, undo, machine, for_ms);
+}
+
+/* It is done. */
+static void end_strike(struct run *run, uint32_t took_ms)
+{
+	uint32_t machine = run->struck, i;
+
+	run->strikes = false;
+	if (options.verbose)
+		printf("  at %ld ms: fault %u%s of machine %u took %u ms\n",
+		    (long)((runner_now_ns() - run->begun_ns) / NS_PER_MS),
+		    run->strike, run->undoes ? " undone" : "", machine,
+		    took_ms);
+	if (run->undoes && run->strike == OPEN_CUT)
+		run->cut[machine] = false;
+	if (run->undoes && run->strike == OPEN_OFF)
+		run->off[machine] = false;
+	for (i = 0; i < run->plan.n_processes; i++) {
+		if (machine_of(i) != machine)
+			continue;
+		if (run->strike == OPEN_BLINK && took_ms > LONGEST_BLINK_MS)
+			excuse(run, i);
+		if (run->strike == OPEN_OFF && !run->undoes && run->pids[i])
+			ended(run, i, 0, true);
+	}
+}
+
+static void look_after_strike(struct run *run)
+{
+	uint32_t took_ms;
+
+	if (run->strikes && machines_struck(&took_ms))
+		end_strike(run, took_ms);
+}
+
+/* All machines are there for the next run. */
+static void undo_strikes(struct run *run)
+{
+	uint32_t i;
+
+	for (i = 1; i < options.machines; i++)
+		do {
+			while (run->strikes) {
+				look_after_strike(run);
+				runner_pace();
+			}
+			if (run->cut[i] || run->off[i])
+				strike(run, run->cut[i] ? OPEN_CUT : OPEN_OFF,
+				    true, i, 0);
+		} while (run->strikes);
 }
 
 static void act(struct run *run, const struct action *action)
@@ -360,6 +527,10 @@ static void act(struct run *run, const struct action *action)
 			run->registry = 0;
 		}
 		return;
+	default:
+		strike(run, action->kind, action->undo,
+		    machine_of(action->process), action->for_ms);
+		return;
 	}
 }
 
@@ -371,6 +542,7 @@ static void add_action(
 		.kind = fault->kind,
 		.process = fault->process,
 		.undo = undo,
+		.for_ms = fault->for_ms,
 		.outlasts = run->plan.lease_ms &&
 		    fault->for_ms > run->plan.lease_ms,
 	};
@@ -392,7 +564,8 @@ static void plan_actions(struct run *run)
 		at += fault->for_ms * NS_PER_MS;
 		if (fault->kind == OPEN_RESTART)
 			up = at + 200 * NS_PER_MS;
-		if (fault->kind == OPEN_STOP || fault->kind == OPEN_RESTART)
+		if (fault->kind == OPEN_STOP || fault->kind == OPEN_RESTART ||
+		    fault->kind == OPEN_CUT || fault->kind == OPEN_OFF)
 			add_action(run, fault, at, true);
 	}
 }
@@ -405,6 +578,7 @@ static bool act_when_due(struct run *run)
 
 	for (i = 0; i < run->n_actions; i++)
 		if (run->actions[i].at_ns &&
+		    !(run->strikes && is_strike(run->actions[i].kind)) &&
 		    (!next || run->actions[i].at_ns < next->at_ns))
 			next = &run->actions[i];
 	if (next && next->at_ns <= runner_now_ns()) {
@@ -426,8 +600,7 @@ static bool look_after_processes(struct run *run)
 	for (i = 0; i < run->plan.n_processes; i++) {
 		if (run->starts_ns[i] && run->starts_ns[i] <= runner_now_ns())
 			start_process(run, i);
-		if (run->pids[i] &&
-		    waitpid(run->pids[i], &status, WNOHANG) == run->pids[i])
+		if (run->pids[i] && has_ended(run, i, &status))
 			ended(run, i, status, false);
 		left |= run->pids[i] || run->starts_ns[i];
 	}
@@ -479,12 +652,43 @@ static int print_member(void *arg, const struct dfi_member_info *info)
 	return 0;
 }
 
+static void raise_clock(struct open_board *board)
+{
+	int64_t now = runner_now_ns(), seen = atomic_load(&board->clock_ns);
+
+	while (seen < now &&
+	    !atomic_compare_exchange_weak(&board->clock_ns, &seen, now))
+		;
+}
+
+/* It does not end: say where it is, and end it. */
+static void end_hanging(struct run *run, uint32_t process)
+{
+	int status;
+
+	printf("seed %" PRIu64 ": nothing moves: process %u%s\n",
+	    run->plan.seed, process,
+	    run->pids[process] ? "" : ", whose machine is not there");
+	run->verdict.n[OPEN_HANG]++;
+	run->starts_ns[process] = 0;
+	if (!run->pids[process])
+		return;
+	if (options.machines)
+		signal_process(run, process, 0);
+	else
+		runner_show_threads(run->pids[process]);
+	signal_process(run, process, SIGKILL);
+	await_end(run, process, &status);
+}
+
 static void run_processes(struct run *run)
 {
 	uint32_t i;
 
 	run->deadline_ns = runner_now_ns() + options.wait_limit_ms * NS_PER_MS;
 	while (look_after_processes(run) && !hangs(run)) {
+		raise_clock(run->board);
+		look_after_strike(run);
 		act_when_due(run);
 		end_when_over(run);
 		if (run->finishes)
@@ -494,14 +698,9 @@ static void run_processes(struct run *run)
 	if (look_after_processes(run))
 		(void)dfi_member_list(run->dfi, OPEN_FLOW, print_member, NULL);
 	for (i = 0; i < run->plan.n_processes; i++)
-		if (run->pids[i]) {
-			printf("seed %" PRIu64 ": nothing moves: process %u\n",
-			    run->plan.seed, i);
-			run->verdict.n[OPEN_HANG]++;
-			runner_show_threads(run->pids[i]);
-			kill(run->pids[i], SIGKILL);
-			waitpid(run->pids[i], NULL, 0);
-		}
+		if (run->pids[i] || run->starts_ns[i])
+			end_hanging(run, i);
+	undo_strikes(run);
 	if (!run->registry)
 		run->registry = runner_start_registry(
 		    run->address, run->state, run->board_fd);
@@ -527,6 +726,8 @@ static void end_run(struct run *run)
 	kill(run->registry, SIGTERM);
 	waitpid(run->registry, &status, 0);
 	remove_state(run);
+	if (options.machines)
+		return;
 	munmap(run->board, sizeof(*run->board));
 	close(run->board_fd);
 }
@@ -569,22 +770,39 @@ static void count(const struct run *run)
 			    total, &run->plan, &run->board->stays[id], id);
 	for (i = 0; i < OPEN_HARMS; i++)
 		total->verdict.n[i] += run->verdict.n[i];
+	total->blinks += run->n_struck[OPEN_BLINK];
+	total->cuts += run->n_struck[OPEN_CUT];
+	total->offs += run->n_struck[OPEN_OFF];
+}
+
+static void open_board(struct run *run)
+{
+	if (options.machines) {
+		run->board = machines_open_board();
+		run->board_fd = -1;
+		snprintf(run->address, sizeof(run->address), "tcp:%s:%u",
+		    getenv("NODE_ADDRESS"), FIRST_PORT + getpid() % 1000);
+	} else {
+		run->board = runner_open_board(
+		    sizeof(*run->board), &run->board_fd);
+		snprintf(run->address, sizeof(run->address),
+		    "unix:@dfi-open-chaos-%d-%" PRIu64, (int)getpid(),
+		    run->plan.seed);
+	}
+	raise_clock(run->board);
 }
 
 static unsigned run_once(uint64_t seed)
 {
-	struct run run = { .n_actions = 0 };
+	struct run run = { .begun_ns = runner_now_ns() };
 	unsigned violations;
 	uint32_t i;
 
-	open_make_plan(&run.plan, seed, options.cell);
+	open_make_plan(&run.plan, seed, options.cell, options.machines);
 	if (options.verbose)
 		open_print_plan(&run.plan);
 	fflush(stdout);
-	run.board = runner_open_board(sizeof(*run.board), &run.board_fd);
-	open_replay_init(run.board);
-	snprintf(run.address, sizeof(run.address),
-	    "unix:@dfi-open-chaos-%d-%" PRIu64, (int)getpid(), seed);
+	open_board(&run);
 	snprintf(run.state, sizeof(run.state), "/tmp/dfi-open-chaos-XXXXXX");
 	if (!mkdtemp(run.state))
 		runner_die(run.state);
@@ -606,6 +824,11 @@ static unsigned run_once(uint64_t seed)
 	fflush(stdout);
 	count(&run);
 	end_run(&run);
+	if (options.machines)
+		printf("seed %" PRIu64 ": %s: %u violations, %ld s\n", seed,
+		    run.plan.cell.name, violations,
+		    (long)((runner_now_ns() - run.begun_ns) /
+			(1000 * NS_PER_MS)));
 	return violations;
 }
 
@@ -631,6 +854,7 @@ static void parse(int argc, char **argv)
 		{ "volume", required_argument, NULL, 'V' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "cell", required_argument, NULL, 'c' },
+		{ "machines", required_argument, NULL, 'm' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int option;
@@ -651,6 +875,8 @@ static void parse(int argc, char **argv)
 			options.verbose = true;
 		else if (option == 'c')
 			options.cell = optarg;
+		else if (option == 'm')
+			options.machines = number(optarg);
 		else
 			exit(EXIT_FAILURE);
 	}
@@ -661,6 +887,10 @@ static void parse(int argc, char **argv)
 	}
 	if (!options.seconds && !options.runs)
 		options.runs = 100;
+	if (options.machines == 1 || options.machines > MACHINES) {
+		fprintf(stderr, "open_chaos: 2 to %u machines\n", MACHINES);
+		exit(EXIT_FAILURE);
+	}
 }
 
 static void end_soon(int signal)
@@ -679,6 +909,10 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "worker"))
 		return open_worker(argc, argv);
+	if (argc == 2 && !strcmp(argv[1], "agent"))
+		return machines_agent();
+	if (argc == 3 && !strcmp(argv[1], "host"))
+		return machines_host(argv[2]);
 	parse(argc, argv);
 	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0) {
 		fprintf(stderr, "open_chaos: dfi-registry is not built\n");
@@ -686,6 +920,7 @@ int main(int argc, char **argv)
 	}
 	sigaction(SIGTERM, &on_end, NULL);
 	setenv("DFI_REGISTRY_GRACE", GRACE, 1);
+	setlinebuf(stdout);
 	/* What goes wrong is expected, and logged often. */
 	setenv("DFI_LOG", "error", 0);
 	end = options.seconds

@@ -15,6 +15,15 @@
 #define LEASE_MS 3000
 #define SHORT_MS 200
 
+/*
+ * Machines are gone when their lease has ended. A queue pair tries again for 3
+ * s before its connection breaks.
+ */
+#define MACHINE_LEASE_MS 12000
+#define MOST_BLINK_MS 1500
+#define LEAST_CUT_MS 4000
+#define SLOWER 8 /* than on a host */
+
 static void plan_cell(struct open_plan *plan)
 {
 	const struct open_cell *cell = &plan->cell;
@@ -186,7 +195,46 @@ static void plan_combine(struct open_plan *plan)
 			    &rng, 1, plan->n_processes - 1);
 }
 
-void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only)
+/* One strike after the other; what runs on a machine takes its time. */
+static void plan_machines(struct open_plan *plan, uint32_t n_machines)
+{
+	struct rng rng = { .state = mix(plan->seed ^ 0x6d616368) };
+	uint32_t i, n = between(&rng, 1, 2), at_ms = between(&rng, 300, 3000);
+	struct open_fault *fault;
+
+	plan->n_machines = n_machines;
+	plan->lease_ms = MACHINE_LEASE_MS;
+	for (i = 0; i < plan->n_faults; i++)
+		plan->faults[i].at_ms *= SLOWER;
+	for (i = 0; i < n; i++) {
+		fault = &plan->faults[plan->n_faults++];
+		fault->kind = OPEN_BLINK + below(&rng, 3);
+		fault->process = plan->process_of[below(&rng, plan->n_actors)];
+		/* All targets of a combiner flow stay, in the first process. */
+		if (plan->combines &&
+		    open_machine_of(n_machines, fault->process) ==
+			open_machine_of(n_machines, 0))
+			fault->kind = OPEN_BLINK;
+		fault->at_ms = at_ms;
+		fault->for_ms = fault->kind == OPEN_BLINK
+		    ? between(&rng, 100, MOST_BLINK_MS)
+		    : between(&rng, LEAST_CUT_MS, MACHINE_LEASE_MS + 4000);
+		if (fault->kind == OPEN_OFF)
+			fault->for_ms = between(&rng, 1, LEAST_CUT_MS);
+		at_ms += fault->for_ms + between(&rng, 500, 3000);
+		/* Else it goes on with what it has lost. */
+		if (fault->kind == OPEN_CUT && one_in(&rng, 2))
+			plan->faults[plan->n_faults++] = (struct open_fault){
+				.kind = OPEN_KILL,
+				.process = fault->process,
+				.at_ms = at_ms,
+				.for_ms = 1,
+			};
+	}
+}
+
+void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only,
+    uint32_t n_machines)
 {
 	struct rng rng = { .state = mix(seed ^ 0x6f70656e) };
 
@@ -201,6 +249,8 @@ void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only)
 		plan_replay(plan);
 	if (plan->combines)
 		plan_combine(plan);
+	if (n_machines)
+		plan_machines(plan, n_machines);
 }
 
 uint32_t open_partition_of(const struct open_plan *plan, uint32_t group)
@@ -318,7 +368,9 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 void open_print_plan(const struct open_plan *plan)
 {
 	static const char *const kinds[] = { "kill", "stop",
-		"restart the registry instead of", "finish, not" };
+		"restart the registry instead of", "finish, not",
+		"blink the machine of", "cut off the machine of",
+		"power off the machine of" };
 	const struct open_fault *fault;
 	uint32_t a, i;
 

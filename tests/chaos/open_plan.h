@@ -8,7 +8,6 @@
 #ifndef DFI_TESTS_CHAOS_OPEN_PLAN_H
 #define DFI_TESTS_CHAOS_OPEN_PLAN_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +20,8 @@
 #define OPEN_SEATS 4
 #define OPEN_ACTORS 8 /* sources first */
 #define OPEN_PROCESSES 5
-#define OPEN_FAULTS 6
+#define OPEN_FAULTS 6 /* of processes */
+#define OPEN_STRIKES 4
 #define OPEN_STAYS 32 /* of an actor, at most */
 #define OPEN_ALL_STAYS (OPEN_ACTORS * OPEN_STAYS)
 #define OPEN_TUPLES 4096 /* of a stay, at most */
@@ -66,6 +66,11 @@ enum open_fault_kind {
 	OPEN_STOP,    /* and continue */
 	OPEN_RESTART, /* kill the registry, and start another */
 	OPEN_FINISH,  /* dfi_flow_finish() before all sources have come */
+	/* Of the machine of a process: */
+	OPEN_BLINK, /* cut off, for a moment that connections outlive */
+	OPEN_CUT,   /* cut off for longer, and healed */
+	OPEN_OFF,   /* powered off, and booted again */
+	OPEN_FAULT_KINDS,
 };
 
 struct open_fault {
@@ -99,13 +104,21 @@ struct open_plan {
 	uint32_t goal, routing, on_loss, min_sources, min_targets;
 	uint32_t evict_after_ms;
 	uint32_t tuple_size, segment_size, segment_count;
-	uint32_t lease_ms; /* 0: none */
+	uint32_t lease_ms;   /* 0: none */
+	uint32_t n_machines; /* 0: one */
 	uint32_t n_faults;
-	struct open_fault faults[OPEN_FAULTS];
+	struct open_fault faults[OPEN_FAULTS + OPEN_STRIKES];
 };
 
-/* Of a cell whose name contains only. */
-void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only);
+/* Of a cell whose name contains only; between machines if there are some. */
+void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only,
+    uint32_t n_machines);
+
+/* Where a process runs: the first machine has none. */
+static inline uint32_t open_machine_of(uint32_t n_machines, uint32_t process)
+{
+	return 1 + process % (n_machines - 1);
+}
 
 /* The partition of a group, with routing by keys. */
 uint32_t open_partition_of(const struct open_plan *plan, uint32_t group);
@@ -155,7 +168,8 @@ struct replay_state {
 };
 
 struct replay_board {
-	pthread_mutex_t lock; /* robust: its holder may be killed */
+	/* Its process + 1: if that ends, it has not made anything current. */
+	_Atomic uint32_t holder;
 	struct {
 		struct replay_state states[2];
 		_Atomic uint32_t current;
@@ -222,11 +236,14 @@ struct stay_board {
 	bool settled; /* dropped is of the end */
 	_Atomic int64_t opening_ns, opened_ns;
 	_Atomic int64_t gone_ns; /* since then it may be lost for others */
+	/* Until then they may take it for one that is there; 0: gone_ns. */
+	_Atomic int64_t out_ns;
 	int64_t failed_ns, closed_ns;
 	char text[400];
 };
 
 struct open_board {
+	_Atomic int64_t clock_ns; /* as last seen: open_stamp() */
 	struct stay_board stays[OPEN_ALL_STAYS];
 	_Atomic uint32_t next_stay[OPEN_ACTORS];
 	_Atomic bool done[OPEN_ACTORS];
@@ -250,6 +267,15 @@ struct open_board {
 	struct combine_board combine;
 };
 
+/*
+ * A time that is later than all that others have noted before. Clocks of
+ * machines differ: it is of the process that judges, which raises clock_ns.
+ */
+static inline int64_t open_stamp(struct open_board *board)
+{
+	return atomic_fetch_add(&board->clock_ns, 1) + 1;
+}
+
 /* The main() of a process: open_chaos worker BOARD_FD SEED VOLUME ... */
 int open_worker(int argc, char **argv);
 
@@ -262,8 +288,8 @@ void open_judge(const struct open_plan *plan, const struct open_board *board,
     uint32_t volume, struct open_verdict *verdict);
 void open_combine_judge(const struct open_plan *plan,
     const struct open_board *board, struct open_verdict *verdict);
-/* With replay: before the processes start. */
-void open_replay_init(struct open_board *board);
+/* With replay: a process has ended. */
+void open_replay_release(struct open_board *board, uint32_t process);
 void open_replay_judge(const struct open_plan *plan,
     const struct open_board *board, struct open_verdict *verdict);
 void open_print_board(const struct open_plan *plan,

@@ -207,10 +207,28 @@ struct replay_target {
 };
 
 /* What its last holder has not made current has not happened. */
-static void lock_store(struct open_board *board)
+static void lock_store(const struct actor *actor, const struct open_plan *plan,
+    struct open_board *board)
 {
-	if (pthread_mutex_lock(&board->replay.lock) == EOWNERDEAD)
-		pthread_mutex_consistent(&board->replay.lock);
+	uint32_t none = 0, own = plan->process_of[actor->number] + 1;
+
+	while (!atomic_compare_exchange_strong(
+	    &board->replay.holder, &none, own)) {
+		none = 0;
+		open_sleep_us(100);
+	}
+}
+
+static void unlock_store(struct open_board *board)
+{
+	atomic_store(&board->replay.holder, 0);
+}
+
+void open_replay_release(struct open_board *board, uint32_t process)
+{
+	uint32_t held = process + 1;
+
+	atomic_compare_exchange_strong(&board->replay.holder, &held, 0);
 }
 
 static const struct replay_state *stored(
@@ -236,7 +254,7 @@ static int commit(
 	bool current = true;
 	uint32_t p, s, i;
 
-	lock_store(board);
+	lock_store(actor, plan, board);
 	for (p = 0; p < OPEN_PARTITIONS; p++) {
 		if (!own->held[p])
 			continue;
@@ -245,7 +263,7 @@ static int commit(
 		else
 			current = false;
 	}
-	pthread_mutex_unlock(&board->replay.lock);
+	unlock_store(board);
 	for (s = 0; !plan->keyed && s < plan->n_sources; s++)
 		for (i = 1; i <= plan->n_input; i++)
 			if (own->pending[s][i])
@@ -254,21 +272,21 @@ static int commit(
 	return current ? dfi_target_ack(actor->target) : FENCED;
 }
 
-static int gain(struct actor *actor, struct open_board *board,
-    const struct dfi_event *event)
+static int gain(struct actor *actor, const struct open_plan *plan,
+    struct open_board *board, const struct dfi_event *event)
 {
 	struct replay_target *own = actor->replay;
 	uint32_t p = event->partition;
 	struct replay_state state;
 	bool newer;
 
-	lock_store(board);
+	lock_store(actor, plan, board);
 	state = *stored(board, p);
 	newer = state.epoch < event->epoch;
 	state.epoch = event->epoch;
 	if (newer)
 		make_current(board, p, &state);
-	pthread_mutex_unlock(&board->replay.lock);
+	unlock_store(board);
 	if (!newer)
 		return FENCED;
 	own->states[p] = state;
@@ -320,7 +338,7 @@ static int take_event(
 		return ret;
 	actor->at->n_events++;
 	if (event.type == DFI_GAINED)
-		return gain(actor, board, &event);
+		return gain(actor, plan, board, &event);
 	if (event.type == DFI_MARK && event.value <= actor->watermark)
 		open_note_wrong(actor, "the watermark falls");
 	if (event.type == DFI_MARK)
@@ -427,16 +445,6 @@ size_t open_replay_target_size(void)
 }
 
 /* ---- The verdict --------------------------------------------------------- */
-
-void open_replay_init(struct open_board *board)
-{
-	pthread_mutexattr_t attr;
-
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-	pthread_mutex_init(&board->replay.lock, &attr);
-}
 
 static void judge_once(const struct open_plan *plan,
     const struct open_board *board, uint32_t seat, struct open_verdict *verdict)

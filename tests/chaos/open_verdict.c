@@ -98,9 +98,11 @@ static bool loses(const struct judge *judge, uint32_t a, uint32_t b)
 {
 	const struct stay_board *at = stay(judge, a), *lost = stay(judge, b);
 	int64_t gone = atomic_load(&lost->gone_ns);
+	int64_t out = atomic_load(&lost->out_ns);
 	/* A close may fail late. */
 	int64_t last = lost->closed_ns                  ? lost->closed_ns
 	    : atomic_load(&lost->state) == STAY_CLOSING ? INT64_MAX
+	    : out                                       ? out
 							: gone;
 	int64_t end = at->failed_ns ? at->failed_ns : at->closed_ns;
 

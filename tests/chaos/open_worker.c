@@ -4,7 +4,7 @@
  * goes on with the stay that is next on the board, and writes there what comes
  * of it.
  *
- * open_chaos worker BOARD_FD SEED VOLUME PROCESS REGISTRY CELL
+ * open_chaos worker BOARD_FD SEED VOLUME PROCESS REGISTRY CELL MACHINES
  */
 #include <errno.h>
 #include <poll.h>
@@ -51,7 +51,7 @@ static void note_gone(struct actor *actor)
 	int64_t none = 0;
 
 	atomic_compare_exchange_strong(
-	    &actor->at->gone_ns, &none, runner_now_ns());
+	    &actor->at->gone_ns, &none, open_stamp(board));
 }
 
 void open_note(struct actor *actor, enum open_harm harm, const char *text)
@@ -70,7 +70,7 @@ void open_note_wrong(struct actor *actor, const char *text)
 
 static int failed(struct actor *actor, int ret)
 {
-	actor->at->failed_ns = runner_now_ns();
+	actor->at->failed_ns = open_stamp(board);
 	actor->at->ret = ret;
 	if (!actor->at->wrong)
 		snprintf(actor->at->text, sizeof(actor->at->text), "%s",
@@ -119,7 +119,7 @@ bool open_acts(struct actor *actor)
 	}
 	note_gone(actor);
 	if (act == OPEN_EXIT || act == OPEN_DIE)
-		atomic_store(&board->died_ns[process], runner_now_ns());
+		atomic_store(&board->died_ns[process], open_stamp(board));
 	if (act == OPEN_DIE)
 		kill(getpid(), SIGKILL);
 	else if (act == OPEN_EXIT)
@@ -630,7 +630,8 @@ static int open_target(struct actor *actor)
 static bool is_early(int ret)
 {
 	return ret == -EEXIST || ret == -EBUSY || ret == -ETIMEDOUT ||
-	    ret == -ENOTCONN || ret == -ECONNREFUSED;
+	    ret == -ENOTCONN || ret == -ECONNREFUSED || ret == -EHOSTUNREACH ||
+	    ret == -ENETUNREACH;
 }
 
 static bool is_over(const struct actor *actor)
@@ -646,7 +647,7 @@ static int open_actor(struct actor *actor)
 	int ret;
 
 	do {
-		atomic_store(&actor->at->opening_ns, runner_now_ns());
+		atomic_store(&actor->at->opening_ns, open_stamp(board));
 		ret = open_is_source(&plan, actor->number) ? open_source(actor)
 							   : open_target(actor);
 		if (is_early(ret)) {
@@ -667,7 +668,7 @@ static void close_actor(struct actor *actor)
 				      : dfi_target_close(actor->target);
 	if (at->close_ret < 0 && !at->ret)
 		failed(actor, at->close_ret);
-	at->closed_ns = runner_now_ns();
+	at->closed_ns = open_stamp(board);
 	set_state(actor, STAY_CLOSED);
 }
 
@@ -705,7 +706,7 @@ static void run_stay(struct actor *actor)
 		set_state(actor, STAY_REFUSED);
 		return;
 	}
-	atomic_store(&at->opened_ns, runner_now_ns());
+	atomic_store(&at->opened_ns, open_stamp(board));
 	set_state(actor, STAY_OPEN);
 	ret = plan.replays  ? run_replay(actor, &whole)
 	    : plan.combines ? run_combine(actor)
@@ -780,7 +781,7 @@ static int open_context(const char *address)
 		ret = dfi_open(&attr, &dfi);
 		if (ret < 0)
 			open_sleep_us(5000);
-	} while (ret == -ENOTCONN || ret == -ECONNREFUSED);
+	} while (is_early(ret));
 	if (ret < 0)
 		fprintf(stderr, "dfi_open: %s\n", dfi_errmsg());
 	return ret;
@@ -791,7 +792,7 @@ int open_worker(int argc, char **argv)
 	static struct actor actors[OPEN_ACTORS];
 	uint32_t a;
 
-	if (argc != 8)
+	if (argc != 9)
 		return EXIT_FAILURE;
 	/* If chaos is killed, its processes end as well. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -800,7 +801,8 @@ int open_worker(int argc, char **argv)
 	if (board == MAP_FAILED)
 		return EXIT_FAILURE;
 	volume = (uint32_t)strtoul(argv[4], NULL, 10);
-	open_make_plan(&plan, strtoull(argv[3], NULL, 10), argv[7]);
+	open_make_plan(&plan, strtoull(argv[3], NULL, 10), argv[7],
+	    (uint32_t)strtoul(argv[8], NULL, 10));
 	process = (uint32_t)strtoul(argv[5], NULL, 10);
 	if (open_context(argv[6]) < 0)
 		return EXIT_FAILURE;

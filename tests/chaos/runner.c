@@ -73,9 +73,14 @@ pid_t runner_spawn(const char *const *argv, int board_fd, int in, int out)
 pid_t runner_start_registry(
     const char *address, const char *state, int board_fd)
 {
+	const char *key = getenv("DFI_REGISTRY_KEY");
 	const char *const argv[] = { "/usr/bin/setpriv", "--pdeathsig", "KILL",
 		DFI_BIN_DIR "/dfi-registry", "--listen", address,
-		"--print-address", state ? "--state" : NULL, state, NULL };
+		"--print-address",
+		state     ? "--state"
+		    : key ? "--key"
+			  : NULL,
+		state ? state : key, state && key ? "--key" : NULL, key, NULL };
 	char line[128];
 	int out[2];
 	pid_t pid;
