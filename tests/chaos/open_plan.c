@@ -195,6 +195,14 @@ static void plan_combine(struct open_plan *plan)
 			    &rng, 1, plan->n_processes - 1);
 }
 
+static void plan_marks(struct open_plan *plan)
+{
+	struct rng rng = { .state = mix(plan->seed ^ 0x6d61726b) };
+
+	if (one_in(&rng, 2))
+		plan->mark_every = between(&rng, 1, one_in(&rng, 2) ? 10 : 200);
+}
+
 /* One strike after the other; what runs on a machine takes its time. */
 static void plan_machines(struct open_plan *plan, uint32_t n_machines)
 {
@@ -249,6 +257,8 @@ void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only,
 		plan_replay(plan);
 	if (plan->combines)
 		plan_combine(plan);
+	if (!plan->replays && !plan->combines)
+		plan_marks(plan);
 	if (n_machines)
 		plan_machines(plan, n_machines);
 }
@@ -314,6 +324,17 @@ static void plan_keyed_stay(
 		stay->act = OPEN_GIVE;
 }
 
+/* Idle sources are told of by what was consumed last, which a cursor isn't. */
+static void plan_marked_stay(
+    const struct open_plan *plan, struct stay_plan *stay, uint64_t state)
+{
+	struct rng rng = { .state = mix(state ^ 0x6d61726b) };
+
+	stay->aligns = stay->events && !plan->ordered && one_in(&rng, 2);
+	if (one_in(&rng, 3) && stay->style != OPEN_CURSOR)
+		stay->idle_after_ms = between(&rng, 20, 300);
+}
+
 struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
     uint32_t actor, uint32_t number)
 {
@@ -344,6 +365,8 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 	if (plan->keyed || plan->combines)
 		plan_keyed_stay(&stay, is_source, rng.state);
 	plan_cancel(&stay, rng.state);
+	if (plan->mark_every && !is_source)
+		plan_marked_stay(plan, &stay, rng.state);
 	if (plan->combines && !is_source) {
 		stay.act = OPEN_STAY;
 		stay.seat = actor - plan->n_source_actors;
@@ -381,6 +404,8 @@ void open_print_plan(const struct open_plan *plan)
 	if (plan->combines)
 		printf("windows of %u, combining %u; ", plan->per_window,
 		    plan->combining);
+	if (plan->mark_every)
+		printf("marks every %u; ", plan->mark_every);
 	printf("seed %lu: %s: %u source and %u target seats, %s; tuples of "
 	       "%u in segments of %u, %u; min %u and %u, evict after %u ms%s\n",
 	    (unsigned long)plan->seed, plan->cell.name, plan->n_sources,

@@ -57,6 +57,8 @@ struct stay_plan {
 	enum open_style style;
 	uint32_t n_tuples, flush_every, pause_every, pause_us;
 	bool settles; /* a source waits until it knows of all its tuples */
+	bool aligns;  /* a target */
+	uint32_t idle_after_ms; /* of a target */
 	enum open_act act;
 	uint32_t act_at; /* in tuples */
 };
@@ -104,6 +106,9 @@ struct open_plan {
 	uint32_t goal, routing, on_loss, min_sources, min_targets;
 	uint32_t evict_after_ms;
 	uint32_t tuple_size, segment_size, segment_count;
+	/* Tuples of a source; 0: none, or as flows with replay, or that
+	 * combine. */
+	uint32_t mark_every;
 	uint32_t lease_ms;   /* 0: none */
 	uint32_t n_machines; /* 0: one */
 	uint32_t n_faults;
@@ -255,6 +260,9 @@ struct open_board {
 	 */
 	uint8_t sent[OPEN_ALL_STAYS][OPEN_TUPLES];
 	_Atomic uint16_t owner[OPEN_ALL_STAYS][OPEN_TUPLES];
+	/* The last mark before it, or 0; and the last mark of all. */
+	uint32_t marked[OPEN_ALL_STAYS][OPEN_TUPLES];
+	_Atomic uint32_t newest_mark;
 	/* The last tuple of each group that some target got (n + 1). */
 	_Atomic uint32_t last[OPEN_ALL_STAYS][OPEN_GROUPS];
 	/* In an ordered flow: where a target was behind each tuple, or 0. */

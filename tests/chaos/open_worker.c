@@ -182,6 +182,7 @@ static void make_tuples(
 		if (plan.keyed)
 			head.target = group_for(actor, n + i);
 		board->sent[actor->id][n + i] = (uint8_t)(seat + 1);
+		board->marked[actor->id][n + i] = actor->mark;
 		open_make_tuple(
 		    &plan, &head, (char *)tuples + (size_t)i * plan.tuple_size);
 	}
@@ -270,6 +271,30 @@ static void take_source_events(struct actor *actor)
 	}
 }
 
+/* Values rise over all sources, so that no source is far behind. */
+static int mark(struct actor *actor)
+{
+	uint32_t value = atomic_fetch_add(&board->newest_mark, 1) + 1;
+	int ret;
+
+	while ((ret = dfi_source_mark(actor->source, value)) == -EAGAIN)
+		open_wait_for(dfi_source_fd(actor->source));
+	if (ret < 0)
+		return ret;
+	actor->mark = value;
+	actor->marked_n = actor->n_moved;
+	return 0;
+}
+
+/* Not before the rest of a batch is repeated. */
+static int mark_when_due(struct actor *actor)
+{
+	return plan.mark_every && !actor->rest &&
+		actor->n_moved - actor->marked_n >= plan.mark_every
+	    ? mark(actor)
+	    : 0;
+}
+
 static int push_all(struct actor *actor)
 {
 	struct stay_board *at = actor->at;
@@ -295,6 +320,9 @@ static int push_all(struct actor *actor)
 		atomic_fetch_add(&at->pushed, (uint32_t)ret);
 		open_count_moved(actor, (uint32_t)ret);
 		take_source_events(actor);
+		ret = mark_when_due(actor);
+		if (ret < 0)
+			return ret;
 		if (actor->what.flush_every &&
 		    actor->n_moved - actor->flushed >=
 			actor->what.flush_every) {
@@ -319,6 +347,10 @@ static int settle(struct actor *actor)
 	int ret;
 
 	set_state(actor, STAY_SETTLING);
+	/* Targets that align wait for it. */
+	ret = plan.mark_every ? mark(actor) : 0;
+	if (ret < 0)
+		return ret;
 	do {
 		ret = dfi_source_flush(actor->source);
 		take_source_events(actor);
@@ -397,6 +429,30 @@ static void take_partition(struct actor *actor, const struct dfi_event *event)
 		open_note_wrong(actor, dfi_errmsg());
 }
 
+/*
+ * The watermark is not above the last mark before a tuple, unless it was when
+ * the source joined, or the tuple is late. A target that aligns gets nothing
+ * behind a mark above the watermark, but for sources that are gone, and while
+ * partitions move.
+ */
+static const char *check_marks(
+    struct actor *actor, const struct open_tuple *head)
+{
+	uint32_t before = board->marked[head->stay][head->n];
+	const struct holder *of = &actor->of[head->seat];
+
+	if (!actor->what.events || !plan.mark_every)
+		return NULL;
+	if (actor->watermark > before && actor->watermark > of->watermark &&
+	    !(actor->what.idle_after_ms && dfi_target_late(actor->target) == 1))
+		return "a tuple behind the watermark";
+	return actor->what.aligns && !plan.keyed && !plan.evict_after_ms &&
+		before > actor->watermark &&
+		!atomic_load(&board->stays[head->stay].gone_ns)
+	    ? "a tuple behind a mark that others lack"
+	    : NULL;
+}
+
 static const char skipped[] = "a tuple is skipped";
 
 /* seat: of the source, or DFI_ANY_SEAT if it isn't known. */
@@ -433,7 +489,7 @@ static const char *check_tuple(struct actor *actor, const void *tuple,
 		return skipped;
 	if (of->stay && of->stay != head->stay + 1 && actor->what.events)
 		return "a tuple of another stay in that seat";
-	return NULL;
+	return check_marks(actor, head);
 }
 
 static void take(struct actor *actor, const void *tuple, uint32_t seat)
@@ -531,6 +587,7 @@ void open_take_event(struct actor *actor)
 	*of = (struct holder){
 		.incarnation = event.type == DFI_JOINED ? event.incarnation : 0,
 		.first = event.value,
+		.watermark = actor->watermark,
 	};
 }
 
@@ -612,7 +669,9 @@ static int open_target(struct actor *actor)
 	struct dfi_target_attr attr = {
 		.size = sizeof(attr),
 		.flags = (actor->what.nonblock ? DFI_NONBLOCK : 0u) |
-		    (actor->what.events ? (unsigned)DFI_EVENTS : 0u),
+		    (actor->what.events ? (unsigned)DFI_EVENTS : 0u) |
+		    (actor->what.aligns ? (unsigned)DFI_ALIGN : 0u),
+		.idle_after_ms = actor->what.idle_after_ms,
 		.wait = actor->what.wait,
 		.open_timeout_ms = OPEN_TIMEOUT_MS,
 	};
@@ -752,6 +811,7 @@ static bool begin_stay(struct actor *actor)
 	actor->target = NULL;
 	actor->n_moved = actor->flushed = actor->shift = actor->rest = 0;
 	actor->position = actor->watermark = 0;
+	actor->mark = actor->marked_n = 0;
 	actor->gives_up_ns = 0;
 	memset(actor->next_n, 0, sizeof(actor->next_n));
 	memset(actor->of, 0, sizeof(actor->of));

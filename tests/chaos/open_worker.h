@@ -15,6 +15,7 @@ struct holder {
 	uint32_t stay;        /* id + 1, by the last tuple */
 	uint64_t first;       /* by events: the number of its first tuple */
 	bool lost;            /* with replay: the last holder, by events */
+	uint64_t watermark;   /* as it joined */
 };
 
 struct replay_target;
@@ -39,6 +40,7 @@ struct actor {
 	struct replay_target *replay; /* with replay: what is not stored yet */
 	uint32_t n_sources;           /* seats */
 	uint64_t watermark;           /* by events */
+	uint32_t mark, marked_n;      /* a source's last, and tuples before */
 	int64_t gives_up_ns;          /* in a combiner flow; 0: not yet */
 };
 
