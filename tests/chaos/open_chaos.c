@@ -570,12 +570,27 @@ static void plan_actions(struct run *run)
 	}
 }
 
-/* Do the earliest that is due; false: nothing is left. */
-static bool act_when_due(struct run *run)
+/* Whether a source and a target have been there. */
+static bool has_begun(const struct run *run)
+{
+	bool opened[2] = { false };
+	uint32_t id;
+
+	for (id = 0; id < open_stay_id(run->plan.n_actors, 0); id++)
+		if (atomic_load(&run->board->stays[id].opened_ns))
+			opened[open_is_source(&run->plan, id / OPEN_STAYS)] =
+			    true;
+	return opened[0] && opened[1];
+}
+
+/* Do the earliest that is due. On machines processes take seconds to begin. */
+static void act_when_due(struct run *run)
 {
 	struct action *next = NULL;
 	uint32_t i;
 
+	if (!run->n_actions && (!options.machines || has_begun(run)))
+		plan_actions(run);
 	for (i = 0; i < run->n_actions; i++)
 		if (run->actions[i].at_ns &&
 		    !(run->strikes && is_strike(run->actions[i].kind)) &&
@@ -585,7 +600,6 @@ static bool act_when_due(struct run *run)
 		act(run, next);
 		next->at_ns = 0;
 	}
-	return next != NULL;
 }
 
 /* ---- The course of a run ------------------------------------------------ */
@@ -811,7 +825,6 @@ static unsigned run_once(uint64_t seed)
 	create_flow(&run);
 	for (i = 0; i < run.plan.n_processes; i++)
 		start_process(&run, i);
-	plan_actions(&run);
 	run_processes(&run);
 	open_judge(&run.plan, run.board, options.volume, &run.verdict);
 	if (dfi_close(run.dfi) < 0)

@@ -22,7 +22,7 @@
 #define MACHINE_LEASE_MS 12000
 #define MOST_BLINK_MS 1500
 #define LEAST_CUT_MS 4000
-#define SLOWER 8 /* than on a host */
+#define SLOWER 4 /* than on a host */
 
 static void plan_cell(struct open_plan *plan)
 {
@@ -207,7 +207,7 @@ static void plan_marks(struct open_plan *plan)
 static void plan_machines(struct open_plan *plan, uint32_t n_machines)
 {
 	struct rng rng = { .state = mix(plan->seed ^ 0x6d616368) };
-	uint32_t i, n = between(&rng, 1, 2), at_ms = between(&rng, 300, 3000);
+	uint32_t i, n = between(&rng, 1, 2), at_ms = between(&rng, 0, 1500);
 	struct open_fault *fault;
 
 	plan->n_machines = n_machines;

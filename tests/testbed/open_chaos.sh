@@ -33,7 +33,7 @@ export DFI_REGISTRY_KEY=$SHARED/key DFI_TRANSPORT=verbs DFI_LOG=error
 host=$!
 status=0
 "$testbed" run 0 --timeout $((runs * 120 + 300)) -- "$program" --machines "$NODES" \
-	--runs "$runs" --seed "$seed" --cell "$cell" --wait-limit 60000 --volume 20 \
+	--runs "$runs" --seed "$seed" --cell "$cell" --wait-limit 60000 --volume 60 \
 	${DFI_TEST_CHAOS_VERBOSE:+--verbose} || status=$?
 kill $host
 exit $status
