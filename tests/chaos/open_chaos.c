@@ -116,8 +116,10 @@ static void start_on_machine(struct run *run, uint32_t process)
 		.machines = options.machines,
 	};
 
-	if (!machines_are_up(options.machines, process))
+	if (!machines_are_up(options.machines, process)) {
+		run->starts_ns[process] = runner_now_ns();
 		return;
+	}
 	snprintf(worker.registry, sizeof(worker.registry), "%s", run->address);
 	snprintf(worker.cell, sizeof(worker.cell), "%s", options.cell);
 	run->starts_ns[process] = 0;
