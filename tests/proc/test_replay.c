@@ -59,7 +59,9 @@ static struct store {
 	_Atomic uint64_t n_effects, n_by[TARGETS];
 	_Atomic uint64_t n_refused; /* partitions whose effects were */
 	_Atomic uint32_t stops;     /* 1 + the target that stops in commit() */
+	_Atomic uint64_t n_unheard; /* pushes to a seat that nobody holds */
 	uint32_t lease_ms, evict_after_ms;
+	bool direct; /* and without targets */
 } * store;
 
 static struct child server;
@@ -356,6 +358,42 @@ static void run_source(uint32_t seat)
 	_exit(0);
 }
 
+/* Push to a seat that nobody holds until the source has lost its own. */
+static void run_unheard(uint32_t seat)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct event event = { .position = 1 };
+	struct dfi_source *source = NULL;
+	int ret;
+
+	attr.schema = &schema;
+	ret = dfi_source_open(join(), FLOW, seat, &attr, &source);
+	if (ret < 0)
+		fail("source");
+	while ((ret = dfi_source_push_to(source, 0, &event)) == -ENXIO) {
+		store->n_unheard++;
+		pause_ms(2);
+	}
+	end_or_fail("push", ret);
+}
+
+/* Return when the seat's last holder is gone, and leave it. */
+static void take_seat(uint32_t seat)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source = NULL;
+	struct dfi *dfi = join();
+	int ret;
+
+	attr.schema = &schema;
+	while (
+	    (ret = dfi_source_open(dfi, FLOW, seat, &attr, &source)) == -EEXIST)
+		pause_ms(10);
+	if (ret < 0)
+		fail("source");
+	_exit(0);
+}
+
 static void create_flow(uint32_t unused)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
@@ -371,7 +409,11 @@ static void create_flow(uint32_t unused)
 	attr.open.membership = DFI_MEMBERS_OPEN;
 	attr.open.on_loss = DFI_ON_LOSS_REPLAY;
 	attr.open.evict_after_ms = store->evict_after_ms;
-	attr.open.partitions = PARTITIONS;
+	attr.open.partitions = store->direct ? 0 : PARTITIONS;
+	if (store->direct) {
+		attr.routing = DFI_ROUTE_DIRECT;
+		attr.open.min_targets = DFI_NO_TARGETS;
+	}
 	attr.open.input_position = "position";
 	if (dfi_flow_create(join(), FLOW, &attr) < 0)
 		fail("create");
@@ -638,6 +680,35 @@ Test(replay, effects_happen_once_though_only_the_store_is_left)
 	}
 	cr_assert_eq(waitpid(zombie.pid, NULL, 0), zombie.pid);
 	end_all(all);
+}
+
+/*
+ * A source that was stopped beyond its lease, and pushes to seats that nobody
+ * holds, learns that it has lost its own.
+ */
+Test(replay, a_source_of_empty_seats_hears_that_its_own_is_gone)
+{
+	struct process source = { .run = run_unheard };
+	int64_t until = now_ms() + LONG_MS;
+	int status = 0;
+
+	store->direct = true;
+	run_once(create_flow);
+	start(&source);
+	while (!store->n_unheard) {
+		cr_assert_lt(now_ms(), until);
+		pause_ms(2);
+	}
+	cr_assert_eq(kill(source.pid, SIGSTOP), 0);
+	run_once(take_seat);
+	cr_assert_eq(kill(source.pid, SIGCONT), 0);
+	until = now_ms() + LONG_MS;
+	while (waitpid(source.pid, &status, WNOHANG) != source.pid) {
+		cr_assert_lt(now_ms(), until, "it pushes on");
+		pause_ms(5);
+	}
+	cr_assert(WIFEXITED(status));
+	cr_assert_eq(WEXITSTATUS(status), AGAIN);
 }
 
 /* ---- Evictions -------------------------------------------------------------

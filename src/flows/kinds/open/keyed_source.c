@@ -246,7 +246,11 @@ static __attribute__((__noinline__)) int push_slow(
 		if (unlikely(
 			keyed->ways && !end && is_empty(source, partition))) {
 			writer->refused = 0;
-			return dfi__open_empty_seat(source, partition);
+			/* Also if it is the source that has lost its seat. */
+			ret = dfi__open_adopt(source);
+			return ret < 0
+			    ? ret
+			    : dfi__open_empty_seat(source, partition);
 		}
 		seat = open_source_route(&keyed->state, partition);
 		if (likely(end) ? put(source, end, seat, tuple) > 0
