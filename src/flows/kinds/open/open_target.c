@@ -474,9 +474,9 @@ static inline int next_of_any(struct dfi_target *target)
 }
 
 /*
- * A segment was lent: whether the next one of its ring can be lent by
- * take_plain(). Whatever keeps it from that later is a change, or comes in
- * next().
+ * A segment was lent: whether the next one of its ring can be lent in
+ * open_target_plain.c. Whatever keeps it from that later is a change, or comes
+ * in dfi__open_target_next_slow().
  */
 static inline void note_plain(struct dfi_target *target)
 {
@@ -495,7 +495,7 @@ static inline void note_plain(struct dfi_target *target)
 						      : FAIR_SEGMENTS;
 }
 
-static __attribute__((__noinline__)) int next(struct dfi_target *target)
+int dfi__open_target_next_slow(struct dfi_target *target)
 {
 	struct open_target *open = open_target(target);
 	struct call_wait call = { .until = 0 };
@@ -540,45 +540,6 @@ static __attribute__((__noinline__)) int next(struct dfi_target *target)
 		if (ret < 0)
 			return ret;
 	}
-}
-
-/*
- * Lend the next segment as a closed flow does, if it is full, of the same ring
- * as the last one, and nothing has changed.
- */
-static always_inline bool take_plain(
-    struct dfi_target *target, struct open_target *open, struct dfi_target *end)
-{
-	struct reader *reader = &end->readers[0];
-	const struct ring_geometry *g = &reader->geometry;
-
-	if (unlikely(pairs_changes(&open->pairs) != open->seen ||
-		target_changes(end) != end->seen_changes ||
-		open->in_a_row >= open->most_in_a_row ||
-		target_aborted(target)))
-		return false;
-	/* Pairs as in reader_ready(). */
-	if (unlikely(
-		!reader_is_plain(reader, atomic_observe(&reader->head->state))))
-		return false;
-	/* What goes wrong shows when the ring is looked at. */
-	if (unlikely(reader_release(reader) < 0))
-		return false;
-	open->in_a_row++;
-	target->head.next = reader_take_plain(reader);
-	target->head.end = target->head.next + g->segment_bytes;
-	owned_add(&end->segments, 1);
-	owned_add(&target->segments, 1);
-	owned_add(&target->readers[0].total, g->segment_tuples);
-	return true;
-}
-
-int dfi__open_target_next(struct dfi_target *target)
-{
-	struct open_target *open = open_target(target);
-	struct dfi_target *end = open->plain;
-
-	return likely(end && take_plain(target, open, end)) ? 1 : next(target);
 }
 
 int dfi__open_target_take_event(

@@ -59,8 +59,8 @@ struct open_target {
 	uint32_t current, in_a_row;
 	/*
 	 * The end of current, if nothing but a change can keep a full segment
-	 * of it from being lent next (take_plain()); or NULL. While it is set,
-	 * at most so many in a row.
+	 * of it from being lent next (open_target_plain.c); or NULL. While it
+	 * is set, at most so many in a row.
 	 */
 	struct dfi_target *plain;
 	uint32_t most_in_a_row;
@@ -266,6 +266,9 @@ static always_inline void open_target_lend(
 	owned_add(&target->segments, 1);
 	owned_add(&target->readers[0].total, open_lent_tuples(end));
 }
+
+/* dfi__open_target_next() where more may have to be done than to take it. */
+int dfi__open_target_next_slow(struct dfi_target *target);
 
 /* The fastest look: whether some ring has a segment to take. */
 bool dfi__open_target_any_ready(const struct dfi_target *target);
