@@ -37,6 +37,7 @@ struct echo_state {
 	bool yields;                    /* while the client has time */
 	uint32_t size;
 	uint32_t n_servers;
+	uint32_t together;  /* trips that count as one value */
 	struct pollfd poll; /* of the target, or -1 */
 	struct echo_bulk bulk;
 };
@@ -70,6 +71,7 @@ static int prepare_state(struct worker *worker)
 	state->trips = worker->plan->tuples + warm_up(worker->plan);
 	state->interval_ns = worker->plan->interval_ns;
 	state->link_latency_ns = worker->plan->link_latency_ns;
+	state->together = worker->plan->trips_together;
 	state->yields = worker->plan->echo == ECHO_YIELD;
 	state->tuple = aligned_alloc(64, (size + 63) / 64 * 64);
 	if (!state->tuple)
@@ -275,6 +277,16 @@ static force_inline int respond(struct echo_state *state, struct word_sum *sum)
 	return 0;
 }
 
+/* Several trips as one value: the clock's steps may be a tenth of a trip. */
+static void record_together(
+    struct histogram *trips, const struct echo_state *state, uint64_t first)
+{
+	uint64_t i, n = state->together;
+
+	for (i = first; i + n <= state->trips; i += n)
+		histogram_add(trips, state->stamps[i + n] - state->stamps[i]);
+}
+
 /* Add the round trips that count to the board's histogram. */
 static void record(struct worker *worker, uint64_t elapsed_ns)
 {
@@ -284,12 +296,15 @@ static void record(struct worker *worker, uint64_t elapsed_ns)
 	uint64_t i;
 
 	*trips = (struct histogram){ 0 };
-	for (i = warm_up(worker->plan); i < state->trips; i++)
-		histogram_add(trips,
-		    stamps[i + 1] -
-			(state->interval_ns     ? echo_due(state, i)
-				: state->begins ? state->begins[i]
-						: stamps[i]));
+	if (state->together)
+		record_together(trips, state, warm_up(worker->plan));
+	else
+		for (i = warm_up(worker->plan); i < state->trips; i++)
+			histogram_add(trips,
+			    stamps[i + 1] -
+				(state->interval_ns     ? echo_due(state, i)
+					: state->begins ? state->begins[i]
+							: stamps[i]));
 	worker->board->ticks_per_ns = state->interval_ns
 	    ? 1
 	    : (double)(stamps[state->trips] - stamps[0]) / (double)elapsed_ns;

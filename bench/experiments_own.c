@@ -27,10 +27,18 @@
 #define STATES                                                                \
 	"A segment takes the instructions of a closed flow's and a few more " \
 	"(checks.instructions). From run to run on one day batches had 0.94 " \
-	"to 1.01 of a closed flow's bandwidth, copies 0.96 to 1.00, and "     \
-	"round trips took 1.07 to 1.14 of its time: how stores and loads "    \
-	"meet in the two processors' caches differs with where rings lie in " \
-	"memory, which this machine has no counters to show."
+	"to 1.03 of a closed flow's bandwidth, and copies 0.89 to 1.00: how " \
+	"stores and loads meet in the two processors' caches differs with "   \
+	"where rings lie in memory, which this machine has no counters to "   \
+	"show."
+
+/* Why trips of open flows may take longer than those of closed flows. */
+#define PASSING                                                               \
+	"While a cache line changes processors quickly, and trips take 140 "  \
+	"ns, the ratio is 0.93 to 0.97. At other times this virtual machine " \
+	"takes four times as long to pass a line. Then a closed flow's trip " \
+	"takes three of these ways, an open flow's four, and the ratio is "   \
+	"1.2 to 1.4."
 
 const struct experiment own_experiments[] = {
 	{
@@ -457,7 +465,7 @@ const struct experiment own_experiments[] = {
 		{ "Copies to two targets have 0.97 of it", "ratio",
 		    "measure=replicate", NULL, 0.97, 0, STATES },
 		{ "A round trip takes at most 1.03 times a closed flow's",
-		    "ratio", "measure=trips", NULL, 0, 1.03, STATES },
+		    "ratio", "measure=trips", NULL, 0, 1.03, PASSING },
 		{ "128 of 256 partitions move within 10 ms behind the drain "
 		  "of their owner",
 		    "value", "event=hand-over", NULL, 0, 10,

@@ -125,10 +125,12 @@ struct plan {
 	uint64_t
 	    interval_ns; /* of an echo's requests; 0: one after the other */
 	uint32_t window; /* an echo's requests on their way; 0: one */
-	uint32_t bulk;   /* an echo has bulk data beside it */
-	uint32_t how;    /* enum how */
-	uint32_t rival;  /* enum rival_kind */
-	uint32_t trips;  /* of a rival in memory: round trips, not tuples */
+	/* Of an echo: round trips that count as one value; 0: each does. */
+	uint32_t trips_together;
+	uint32_t bulk;  /* an echo has bulk data beside it */
+	uint32_t how;   /* enum how */
+	uint32_t rival; /* enum rival_kind */
+	uint32_t trips; /* of a rival in memory: round trips, not tuples */
 	uint32_t credit_interval;     /* segments that a raw ring's reader gives
 					 back at a time; 0: a quarter */
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
