@@ -18,6 +18,13 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
     const struct dfi_flow_attr *attr, struct flow *flow);
 
 /*
+ * Delete the tables of an open flow (docs/open-flows.md), unless somebody has a
+ * seat of it. Best effort: a key that stays harms nobody.
+ */
+void dfi__flow_forget_tables(
+    struct dfi *dfi, const char *name, int64_t deadline);
+
+/*
  * Count bytes for the rings of an endpoint against the context's limit, before
  * they are reserved. -ENOMEM, and nothing is counted. flow, role and index name
  * the endpoint in the text.

@@ -361,11 +361,8 @@ int dfi_flow_create(
 	return dfi__error_keep(ret);
 }
 
-/*
- * Delete the tables that the last endpoint of an open flow has left, as more
- * could come then. Best effort: a key that stays harms nobody.
- */
-static void forget_tables(struct dfi *dfi, const char *name)
+void dfi__flow_forget_tables(
+    struct dfi *dfi, const char *name, int64_t deadline)
 {
 	struct registry_value *values;
 	char prefix[KEY_SIZE];
@@ -374,8 +371,7 @@ static void forget_tables(struct dfi *dfi, const char *name)
 
 	dfi__flow_key(prefix, name);
 	strcat(prefix, "/");
-	if (dfi__client_list(dfi->registry, prefix, context_deadline(dfi, 0),
-		&values, &n) < 0)
+	if (dfi__client_list(dfi->registry, prefix, deadline, &values, &n) < 0)
 		return;
 	for (i = 0; i < n; i++)
 		used |= strstr(values[i].key, "/sources/") ||
@@ -383,7 +379,7 @@ static void forget_tables(struct dfi *dfi, const char *name)
 	for (i = 0; !used && i < n; i++)
 		if (strstr(values[i].key, "/tables/"))
 			(void)dfi__client_delete(dfi->registry, values[i].key,
-			    values[i].revision, context_deadline(dfi, 0));
+			    values[i].revision, deadline);
 	dfi__registry_values_free(values, n);
 }
 
@@ -401,7 +397,7 @@ int dfi_flow_remove(struct dfi *dfi, const char *name)
 	    dfi->registry, key, 0, context_deadline(dfi, 0));
 	/* Again after a member that was leaving is gone. */
 	if (!ret || ret == -ENOENT)
-		forget_tables(dfi, name);
+		dfi__flow_forget_tables(dfi, name, context_deadline(dfi, 0));
 	if (ret == -ENOENT)
 		return dfi__fail(-ENOENT, "flow '%s' doesn't exist", name);
 	return ret;

@@ -523,24 +523,26 @@ static bool owns_key(struct seat_watch *watch)
 
 void dfi__seat_watch_leave(struct seat_watch *watch)
 {
-	uint64_t table = dfi__tables_watch_leave(watch);
+	bool may_be_last = dfi__tables_watch_leave(watch);
 
 	if (owns_key(watch))
 		dfi__client_forget(watch->dfi->registry, watch->key);
 	watch->key[0] = '\0';
-	dfi__tables_watch_forget(watch, table);
+	if (may_be_last)
+		dfi__tables_watch_forget(watch);
 }
 
 void dfi__seat_watch_close(struct seat_watch *watch)
 {
-	uint64_t table = dfi__tables_watch_leave(watch);
+	bool may_be_last = dfi__tables_watch_leave(watch);
 
 	dfi__client_unwatch(watch->flow_watch);
 	if (owns_key(watch))
 		dfi__client_leave(watch->watch, watch->key);
 	else
 		dfi__client_unwatch(watch->watch);
-	dfi__tables_watch_forget(watch, table);
+	if (may_be_last)
+		dfi__tables_watch_forget(watch);
 	pthread_cond_destroy(&watch->changed);
 	pthread_mutex_destroy(&watch->lock);
 	free(watch->tables);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "flows/context/context.h"
+#include "flows/declare/declare.h"
 #include "flows/open/keys.h"
 #include "flows/open/source.h"
 #include "flows/open/value.h"
@@ -412,35 +413,36 @@ int dfi__tables_watch_give_up(struct seat_watch *watch, uint32_t source)
 	    clock_now_ns() + ANSWER_NS, NULL));
 }
 
-uint64_t dfi__tables_watch_leave(struct seat_watch *watch)
+bool dfi__tables_watch_leave(struct seat_watch *watch)
 {
-	const struct open_seats *seats = &watch->seats;
 	char key[KEY_SIZE];
-	uint64_t last = 0;
+	bool finished;
 
 	if (!watch->tables || !watch->key[0])
-		return 0;
+		return false;
 	if (watch->role == OPEN_TARGET) {
 		write_own_key(watch, OPEN_KEY_HAND, key);
 		dfi__client_forget(watch->dfi->registry, key);
 		write_own_key(watch, OPEN_KEY_LEAVE, key);
 		dfi__client_forget(watch->dfi->registry, key);
 	}
-	pthread_mutex_lock(&watch->lock);
 	/*
 	 * Numbers and epochs never fall while endpoints can come: one that
 	 * attaches meanwhile may know the newest table.
 	 */
-	if (watch->finished &&
-	    seats->n_attached[OPEN_SOURCE] + seats->n_attached[OPEN_TARGET] ==
-		1)
-		last = watch->tables->newest.number;
+	pthread_mutex_lock(&watch->lock);
+	finished = watch->finished && watch->tables->newest.number &&
+	    !watch->restoring;
 	pthread_mutex_unlock(&watch->lock);
-	return last;
+	return finished;
 }
 
-void dfi__tables_watch_forget(struct seat_watch *watch, uint64_t table)
+/*
+ * The registry says who is attached. The watch may show too late that another
+ * one has left just before, and then nobody would be the last.
+ */
+void dfi__tables_watch_forget(struct seat_watch *watch)
 {
-	if (table)
-		(void)delete_tables(watch, table + 1);
+	dfi__flow_forget_tables(
+	    watch->dfi, watch->flow->name, clock_now_ns() + ANSWER_NS);
 }

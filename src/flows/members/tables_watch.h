@@ -23,12 +23,12 @@ void dfi__tables_watch_see(struct seat_watch *watch, const struct open_key *key,
     const struct registry_event *event);
 
 /*
- * Before the seat is given back: the number of the newest table if nobody else
- * is attached, or 0. Then tables are of no use for those who come later, and
- * forget() deletes them behind the seat.
+ * Before the seat is given back: whether the flow is finished. Then tables are
+ * of no use for those who come later, and forget(), behind the seat, deletes
+ * them if nobody else is attached. Without a registry they stay.
  */
-uint64_t dfi__tables_watch_leave(struct seat_watch *watch);
-void dfi__tables_watch_forget(struct seat_watch *watch, uint64_t table);
+bool dfi__tables_watch_leave(struct seat_watch *watch);
+void dfi__tables_watch_forget(struct seat_watch *watch);
 
 /*
  * For the helper of a target, without the lock: create the next table if one is
