@@ -272,6 +272,8 @@ int dfi_source_lane_full(struct dfi_source *source, uint32_t target)
 	SOURCE_CALL(source, lane_shared(source, target, SOURCE_SHARED(source)));
 	int ret;
 
+	/* Behind a full segment is its footer, mostly. */
+	dfi_prefetch_write(source->head.lanes[target].next);
 	source_lock(source);
 	ret = lane_full(source, target);
 	source_unlock(source);
