@@ -41,6 +41,23 @@ static inline bool target_is_queued(const struct dfi_target *target)
 	return queued;
 }
 
+/*
+ * A pause of some nanoseconds between two looks at a line that a peer is about
+ * to write. A peer that writes needs the line alone, and a look that comes
+ * before its stores takes the line away again. nothing is 0, and the result is
+ * it, later: the address of the next look must depend on that.
+ */
+static always_inline uint64_t look_later(uint64_t nothing)
+{
+	uint32_t i;
+
+	for (i = 0; i < 8; i++) {
+		nothing *= nothing;
+		__asm__ volatile("" : "+r"(nothing));
+	}
+	return nothing;
+}
+
 /* Whether a ring has a segment, whose first line may come with its footer. */
 static always_inline bool target_ring_ready(
     const struct dfi_target *target, const struct reader *reader)

@@ -40,7 +40,7 @@ static always_inline bool take_plain(
 }
 
 /* Look so often at the only ring before slower work. */
-#define PLAIN_POLLS 256
+#define PLAIN_POLLS 64
 
 /*
  * The same once it comes, if that is within a few looks and the target may
@@ -52,6 +52,7 @@ static always_inline bool await_plain(
 {
 	struct reader *reader = &end->readers[0];
 	uint32_t polls = target->wait.budget;
+	uint64_t nothing = 0;
 
 	/* What a network has brought shows only after progress(). */
 	if (target->flags & DFI_NONBLOCK || target->group ||
@@ -62,9 +63,11 @@ static always_inline bool await_plain(
 		return false;
 	if (polls > PLAIN_POLLS)
 		polls = PLAIN_POLLS;
-	for (; polls; polls--)
-		if (target_ring_ready(end, reader))
+	for (; polls; polls--) {
+		if (target_ring_ready(end, reader + nothing))
 			return take_plain(target, open, end);
+		nothing = look_later(nothing);
+	}
 	return false;
 }
 
