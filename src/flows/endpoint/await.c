@@ -33,10 +33,11 @@ static struct region_header *region_header(const struct dfi_target *target)
 #define PASSES_IN_MEMORY 8
 #define RINGS_IN_MEMORY 8
 
-/* The fastest look. */
-static always_inline bool any_ready(const struct dfi_target *target)
+/* The fastest look. nothing is 0, maybe of look_later(). */
+static always_inline bool any_ready(
+    const struct dfi_target *target, uint64_t nothing)
 {
-	const struct reader *reader = target->readers;
+	const struct reader *reader = target->readers + nothing;
 	const struct reader *end = reader + target->n_readers;
 
 	for (; reader < end; reader++)
@@ -108,7 +109,7 @@ static always_inline bool spin_look(void *arg)
 
 	look_at_queue(target, passes + 1);
 	for (i = 0; i < passes; i++)
-		if (any_ready(target))
+		if (any_ready(target, 0))
 			return true;
 	return segment_or_change(target);
 }
@@ -122,6 +123,7 @@ static always_inline bool spin_look(void *arg)
 bool dfi__target_glance(struct dfi_target *target)
 {
 	uint32_t budget = target->wait.budget, spent;
+	uint64_t nothing = 0;
 	bool there = false;
 
 	/*
@@ -132,11 +134,15 @@ bool dfi__target_glance(struct dfi_target *target)
 		budget = 0;
 	if (budget > GLANCE_RINGS)
 		budget = GLANCE_RINGS;
-	for (spent = 0; !there && spent < budget; spent += target->n_readers)
-		there = any_ready(target);
+	for (spent = 0; spent < budget; spent += target->n_readers) {
+		there = any_ready(target, nothing);
+		if (there)
+			break;
+		nothing = look_later(nothing);
+	}
 	if (!there && unlikely(target->region->exports != NULL)) {
 		target_progress(target, 1);
-		there = !target->in_order && any_ready(target);
+		there = !target->in_order && any_ready(target, 0);
 	}
 	if (there && unlikely(target->stall.since))
 		dfi__target_goes_on(target);

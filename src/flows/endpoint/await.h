@@ -53,7 +53,7 @@ static always_inline uint64_t look_later(uint64_t nothing)
 
 	for (i = 0; i < 8; i++) {
 		nothing *= nothing;
-		__asm__ volatile("" : "+r"(nothing));
+		__asm__("" : "+r"(nothing));
 	}
 	return nothing;
 }
