@@ -39,7 +39,9 @@ enum dfi_on_loss {
 	DFI_ON_LOSS_FAIL = 0,
 	/*
 	 * They go on. What a source had sent is consumed. What a target had
-	 * not given back is dropped, and counts in dfi_source_dropped().
+	 * not given back is dropped, and counts in dfi_source_dropped(). If
+	 * both live and their connection breaks, the target loses its seat:
+	 * its calls return -ESTALE after what has come, and it may open again.
 	 */
 	DFI_ON_LOSS_DROP,
 	/*

@@ -77,6 +77,7 @@ declare -A without=(
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
 	[test_order_marks]="its flows are for shared memory in this version"
 	[test_open_shared]="its flows are made for shared memory, whose shared rings it tests"
+	[test_open_breaks]="it breaks TCP connections of libfabric"
 	[test_stopped]="closing needs no control thread, whatever the transport; unit/test_multicast stops it over RDMA"
 )
 # Its threads share one processor on every machine.

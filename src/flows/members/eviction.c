@@ -223,6 +223,11 @@ const char *dfi__eviction_text(
 		snprintf(text, EVICTION_TEXT,
 		    "was evicted, as it lacks segments that the others have: "
 		    "open it again");
+	else if (watch->has_evictor && by->why == EVICTION_BROKEN)
+		snprintf(text, EVICTION_TEXT,
+		    "was evicted by source %u: the connection between them "
+		    "broke, so it lacks what was sent: open it again",
+		    by->seat);
 	else if (watch->has_evictor)
 		snprintf(text, EVICTION_TEXT,
 		    "was evicted by %s %u: %s for %u ms "

@@ -19,6 +19,7 @@ enum eviction_why {
 	EVICTION_UNANSWERED, /* a target does not answer a source that ends */
 	EVICTION_NO_MEMBER,  /* a target evicts itself: it lacks segments */
 	EVICTION_NUMBER,     /* a target gives no numbers of its counter */
+	EVICTION_BROKEN,     /* a target's connection with a source broke */
 };
 
 struct eviction {

@@ -386,7 +386,8 @@ static int claim(struct seat_watch *watch, uint32_t index, int64_t deadline)
 	size_t size;
 	void *data = dfi__endpoint_encode(&endpoint, &size);
 	/* One who was evicted must not set its key again. */
-	unsigned shared = watch->flow->evict_after_ms || watch->flow->ordered
+	unsigned shared = watch->flow->on_loss != DFI_ON_LOSS_FAIL ||
+		watch->flow->ordered
 	    ? CLIENT_SHARED
 	    : 0;
 	char key[KEY_SIZE];

@@ -141,6 +141,19 @@ static int evicted(struct dfi_source *source)
 		dfi__eviction_text(&open_source(source)->pairs.seats, text)));
 }
 
+/*
+ * Whether a target that was lost may live, and lacks what was sent: no other
+ * pair with it is made. One that has died loses its seat anyway.
+ */
+static bool is_broken(struct open_source *open, uint32_t seat)
+{
+	const struct writer *ring = &open->ends[seat]->rings[0];
+
+	return !open->combines && !open->multicast && !ring->remote->in_place &&
+	    !writer_closed(ring) && ring->seq != RING_FIRST_SEGMENT &&
+	    !has_lost_seat(open, seat);
+}
+
 int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 {
 	struct open_source *open = open_source(source);
@@ -182,12 +195,8 @@ int dfi__open_lose(struct dfi_source *source, uint32_t seat)
 		    source, dfi__peers_lost(&end->targets, 0));
 	if (source->flow.on_loss == DFI_ON_LOSS_REPLAY)
 		ret = dfi__replay_take_back(source, seat);
-	/* It lacks what comes next; one that died loses its seat anyway. */
-	if (open->order && !ended && !end->rings[0].remote->in_place &&
-	    end->rings[0].seq != RING_FIRST_SEGMENT &&
-	    !has_lost_seat(open, seat))
-		dfi__pairs_evict(
-		    &open->pairs, open->taken[seat], EVICTION_NO_MEMBER);
+	if (is_broken(open, seat))
+		dfi__pairs_evict_broken(&open->pairs, seat, open->taken[seat]);
 	retire(source, seat);
 	return ret;
 }

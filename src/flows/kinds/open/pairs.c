@@ -24,8 +24,6 @@
 #define MAKE_NS (INT64_C(2) * NS_PER_S)
 /* How long a target tries, which only asks the registry. */
 #define PUBLISH_NS (INT64_C(10) * NS_PER_S)
-/* How long after a failure it tries again. */
-#define AGAIN_NS (INT64_C(100) * NS_PER_MS)
 
 static void notify_owner(struct pairs *pairs)
 {
@@ -227,7 +225,7 @@ static struct pair *may_make(struct pairs *pairs, uint32_t seat, int64_t now)
 
 static void failed(struct pairs *pairs, uint32_t seat, uint64_t incarnation)
 {
-	pairs->of[seat].try_at = clock_now_ns() + AGAIN_NS;
+	pairs->of[seat].try_at = clock_now_ns() + PAIRS_AGAIN_NS;
 	count_attempt(&pairs->of[seat], incarnation);
 	/* Otherwise it has gone meanwhile. */
 	if (seat_watch_holder(&pairs->seats, seat) != incarnation ||
@@ -347,15 +345,6 @@ static bool is_left_over(
 	    : atomic_peek(&pair->stale) && !may_take(pairs, seat, pair);
 }
 
-void dfi__pairs_evict(
-    struct pairs *pairs, struct pair *pair, enum eviction_why why)
-{
-	pthread_mutex_lock(&pairs->seats.lock);
-	atomic_set(&pair->evict, why);
-	seat_watch_call(&pairs->seats);
-	pthread_mutex_unlock(&pairs->seats.lock);
-}
-
 static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
 {
 	struct eviction eviction = {
@@ -366,12 +355,16 @@ static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
 	};
 	int ret;
 
+	if (seat_watch_holder(&pairs->seats, seat) != pair->incarnation) {
+		atomic_set(&pair->evict, 0);
+		return;
+	}
 	pthread_mutex_unlock(&pairs->seats.lock);
 	ret = dfi__evict(&pairs->seats, &eviction, clock_now_ns() + MAKE_NS);
 	pthread_mutex_lock(&pairs->seats.lock);
 	/* The owner may have spared it meanwhile. */
 	if (ret < 0)
-		pairs->of[seat].try_at = clock_now_ns() + AGAIN_NS;
+		pairs->of[seat].try_at = clock_now_ns() + PAIRS_AGAIN_NS;
 	else
 		atomic_set(&pair->evict, 0);
 }

@@ -43,6 +43,9 @@ enum pair_state {
 
 #define SEAT_PAIRS SEAT_WATCH_PAIRS
 
+/* How long after a failure the helper tries again. */
+#define PAIRS_AGAIN_NS (INT64_C(100) * NS_PER_MS)
+
 /* With a holder of a seat of the other role. */
 struct pair {
 	enum pair_state state;
@@ -183,6 +186,13 @@ bool dfi__pairs_was_lost(struct pairs *pairs, uint32_t seat);
  */
 void dfi__pairs_evict(
     struct pairs *pairs, struct pair *pair, enum eviction_why why);
+
+/*
+ * The same for a connection that broke, if the holder has not died or left: the
+ * registry has a moment to say so.
+ */
+void dfi__pairs_evict_broken(
+    struct pairs *pairs, uint32_t seat, struct pair *pair);
 
 /* Its reason has gone: the helper tries no more. It may have done it by now. */
 static inline void pairs_spare(struct pair *pair)

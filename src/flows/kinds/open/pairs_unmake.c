@@ -3,6 +3,7 @@
 #include "pairs.h"
 
 #include <stdlib.h>
+#include "base/clock.h"
 #include "base/thread.h"
 #include "flows/members/eviction.h"
 
@@ -93,4 +94,24 @@ void dfi__pairs_await_unmade(struct pairs *pairs)
 		if (pair->unmaker)
 			join(pair);
 	}
+}
+
+/* ---- Evicting ------------------------------------------------------------ */
+
+void dfi__pairs_evict(
+    struct pairs *pairs, struct pair *pair, enum eviction_why why)
+{
+	pthread_mutex_lock(&pairs->seats.lock);
+	atomic_set(&pair->evict, why);
+	seat_watch_call(&pairs->seats);
+	pthread_mutex_unlock(&pairs->seats.lock);
+}
+
+void dfi__pairs_evict_broken(
+    struct pairs *pairs, uint32_t seat, struct pair *pair)
+{
+	pthread_mutex_lock(&pairs->seats.lock);
+	pairs->of[seat].try_at = clock_now_ns() + PAIRS_AGAIN_NS;
+	pthread_mutex_unlock(&pairs->seats.lock);
+	dfi__pairs_evict(pairs, pair, EVICTION_BROKEN);
 }
