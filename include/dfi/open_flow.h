@@ -82,8 +82,9 @@ struct dfi_open_attr {
 	 * or slow, is evicted: it loses its seat, and its calls return -ESTALE
 	 * after what has come. It may open again. on_loss says what becomes of
 	 * what it has not given back or acknowledged; it is not
-	 * DFI_ON_LOSS_FAIL. Not with DFI_ROUTE_ANY. Evicted are
-	 *   - a target whose ring is full, but not of a combiner flow;
+	 * DFI_ON_LOSS_FAIL. Evicted are
+	 *   - a target whose ring is full, but not of a combiner flow; with
+	 *     DFI_ROUTE_ANY only if a mark waits for it;
 	 *   - in a hand-over of partitions a source of which nothing comes, in
 	 *     half the time, and a target that does not release or take;
 	 *   - in a combiner flow a source of which nothing comes while others

@@ -32,6 +32,7 @@ static void teardown(void)
 
 TestSuite(open_nonblocking, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(open_cancel, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(open_any, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(open_rules, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(open_stats, .init = setup, .fini = teardown, .timeout = 300);
 
@@ -367,6 +368,148 @@ Test(open_nonblocking, source_that_waits_has_the_time_of_an_open)
 	close_source(s);
 	finish();
 	end_target(t);
+}
+
+/* ---- Any target, and marks for each ---------------------------------------
+ */
+
+#define EVICT_MS 50
+
+/* A flow whose target 1 consumes nothing, and its ring is full. */
+static struct dfi_source *fill_any(uint32_t evict_after_ms, uint32_t flags,
+    struct dfi_target **takes, struct dfi_target **idle)
+{
+	struct dfi_flow_attr attr = flow_attr(
+	    DFI_SHUFFLE, DFI_ROUTE_ANY, DFI_ON_LOSS_DROP);
+	struct dfi_source_attr source_attr = DFI_SOURCE_ATTR_INIT;
+	struct kv kv = numbered_kv(0);
+	struct dfi_event event;
+	struct dfi_source *s;
+	const void *tuple;
+	int ret;
+
+	attr.open.min_targets = 2;
+	attr.open.evict_after_ms = evict_after_ms;
+	create_with(&attr);
+	*takes = target_with(0, DFI_NONBLOCK);
+	*idle = target_with(1, DFI_NONBLOCK);
+	source_attr.flags = DFI_EVENTS | flags;
+	source_attr.stall_timeout_ms = 100;
+	source_attr.open_timeout_ms = NEVER_MS;
+	cr_assert_eq(dfi_source_open(rig.dfi, "f", 0, &source_attr, &s), 0,
+	    "%s", dfi_errmsg());
+	cr_assert_eq(push_soon(s, &kv), 0, "%s", dfi_errmsg());
+	/* It has heard that both have joined. */
+	cr_assert_eq(dfi_source_event(s, &event), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_source_event(s, &event), 0, "%s", dfi_errmsg());
+	while (!(ret = dfi_source_push(s, &kv)))
+		;
+	cr_assert(ret == -EAGAIN || ret == -ETIMEDOUT, "%s", dfi_errmsg());
+	/* Over a network tuples and room are on their way. */
+	while ((ret = dfi_source_push(s, &kv))) {
+		cr_assert(
+		    ret == -EAGAIN || ret == -ETIMEDOUT, "%s", dfi_errmsg());
+		while (dfi_target_consume(*takes, &tuple) == 1)
+			;
+	}
+	return s;
+}
+
+static void drain(struct dfi_target *target, int err)
+{
+	const void *tuple;
+	int ret;
+
+	while (
+	    (ret = dfi_target_consume(target, &tuple)) == 1 || ret == -EAGAIN)
+		yield_times(1);
+	cr_assert_eq(ret, err, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), err);
+}
+
+Test(open_any, a_mark_waits_for_each_target)
+{
+	struct dfi_target *takes, *idle;
+	struct dfi_source *s = fill_any(0, 0, &takes, &idle);
+	const void *tuple;
+
+	assert_error(dfi_source_mark(s, 1), -ETIMEDOUT, "the ring of target 1");
+	while (dfi_target_consume(idle, &tuple) == 1)
+		;
+	while (dfi_source_mark(s, 1))
+		cr_assert_eq(dfi_target_consume(idle, &tuple), -EAGAIN);
+	close_source(s);
+	finish();
+	drain(takes, 0);
+	drain(idle, 0);
+}
+
+Test(open_any, a_nonblocking_mark_says_that_a_ring_is_full)
+{
+	struct dfi_target *takes, *idle;
+	struct dfi_source *s = fill_any(0, DFI_NONBLOCK, &takes, &idle);
+	const void *tuple;
+	int fd = dfi_source_fd(s);
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(dfi_source_mark(s, 1), -EAGAIN);
+	while (dfi_target_consume(idle, &tuple) == 1)
+		;
+	await_fd(fd);
+	while (dfi_source_mark(s, 1))
+		await_fd(fd);
+	close_source(s);
+	finish();
+	drain(takes, 0);
+	drain(idle, 0);
+}
+
+static void evict_by_mark(uint32_t flags)
+{
+	struct dfi_target *takes, *idle;
+	struct dfi_source *s = fill_any(EVICT_MS, flags, &takes, &idle);
+	struct dfi_event event = { .type = 0 };
+	int64_t until = now_ms() + LONG_MS;
+	int ret;
+
+	while ((ret = dfi_source_mark(s, 1)) == -EAGAIN || ret == -ETIMEDOUT)
+		cr_assert_lt(now_ms(), until);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	while (event.type != DFI_EVICTED) {
+		(void)dfi_source_event(s, &event);
+		cr_assert_lt(now_ms(), until);
+	}
+	cr_assert_eq(event.seat, 1);
+	close_source(s);
+	finish();
+	drain(takes, 0);
+	drain(idle, -ESTALE);
+	remove_flow();
+}
+
+Test(open_any, a_mark_evicts_a_target_that_takes_nothing)
+{
+	evict_by_mark(0);
+	evict_by_mark(DFI_NONBLOCK);
+}
+
+/* All rings are full, and any room would do. */
+Test(open_any, a_push_evicts_nobody)
+{
+	struct dfi_target *takes, *idle;
+	struct dfi_source *s = fill_any(EVICT_MS, DFI_NONBLOCK, &takes, &idle);
+	int64_t until = now_ms() + 4 * EVICT_MS;
+	struct kv kv = numbered_kv(0);
+	struct dfi_event event;
+
+	while (dfi_source_push(s, &kv) == 0 || now_ms() < until)
+		;
+	cr_assert_eq(dfi_source_event(s, &event), -EAGAIN);
+	dfi_source_abort(s);
+	cr_assert_eq(dfi_source_close(s), -ECANCELED);
+	finish();
+	drain(takes, 0);
+	drain(idle, 0);
 }
 
 /* ---- Cancelling -----------------------------------------------------------

@@ -875,11 +875,6 @@ Test(open_replicate, what_is_not_there_is_refused)
 	refuse(-EINVAL, attr.open.evict_after_ms = 100,
 	    "open.evict_after_ms 100", "DFI_ON_LOSS_DROP");
 	refuse(-EINVAL,
-	    (attr.kind = DFI_SHUFFLE, attr.routing = DFI_ROUTE_ANY,
-		attr.open.on_loss = DFI_ON_LOSS_DROP,
-		attr.open.evict_after_ms = 100),
-	    "open.evict_after_ms 100", "DFI_ROUTE_ANY");
-	refuse(-EINVAL,
 	    (attr.open.membership = 0, attr.open.evict_after_ms = 100),
 	    "open.evict_after_ms", "DFI_MEMBERS_OPEN");
 	refuse(-E2BIG, attr.open.reserved[0] = 1, "reserved");

@@ -349,12 +349,6 @@ Test(replay, is_refused_where_this_version_has_none)
 	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EOPNOTSUPP,
 	    "DFI_ON_LOSS_REPLAY", "shuffle");
 	attr = flow_attr();
-	attr.routing = DFI_ROUTE_ANY;
-	attr.open.partitions = 0;
-	attr.open.evict_after_ms = 1;
-	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EINVAL,
-	    "evict_after_ms", "DFI_ROUTE_ANY");
-	attr = flow_attr();
 	attr.open.input_position = NULL;
 	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EINVAL,
 	    "input_position", "NULL");

@@ -279,7 +279,6 @@ static int check_loss(struct flow *flow, const struct dfi_flow_attr *attr)
 	    : 0;
 }
 
-/* Only a source that waits for one target can hold it to a limit. */
 static int check_eviction(
     const struct flow *flow, const struct dfi_open_attr *open)
 {
@@ -289,12 +288,6 @@ static int check_eviction(
 		    "DFI_ON_LOSS_FAIL an eviction would fail the others, as "
 		    "any other loss: set open.on_loss to DFI_ON_LOSS_DROP or "
 		    "DFI_ON_LOSS_REPLAY",
-		    flow->name, open->evict_after_ms);
-	if (open->evict_after_ms && flow->routing == DFI_ROUTE_ANY)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': open.evict_after_ms %u: with DFI_ROUTE_ANY no "
-		    "source waits for one target while others have room: "
-		    "leave it 0, or choose another routing",
 		    flow->name, open->evict_after_ms);
 	return 0;
 }

@@ -252,9 +252,7 @@ static bool membership_is_sane(const struct flow *flow)
 	    flow->min_sources > flow->n_sources || !replay_is_sane(flow))
 		return false;
 	if (!partitions_are_sane(flow) ||
-	    (flow->evict_after_ms &&
-		(flow->on_loss == DFI_ON_LOSS_FAIL ||
-		    flow->routing == DFI_ROUTE_ANY)))
+	    (flow->evict_after_ms && flow->on_loss == DFI_ON_LOSS_FAIL))
 		return false;
 	if (flow->kind == DFI_REPLICATE)
 		return (flow_moves(flow)

@@ -243,7 +243,9 @@ int dfi__open_mark(struct dfi_source *source, uint64_t mark)
 		return ret;
 	}
 	keyed_enter(open_source(source));
+	open_source(source)->marks = true;
 	ret = mark_all(source, mark);
+	open_source(source)->marks = false;
 	keyed_leave(open_source(source));
 	return ret;
 }

@@ -79,6 +79,7 @@ struct open_source {
 	bool combines;    /* for targets that stay */
 	bool replicates;  /* to all targets */
 	bool goes_on;     /* a full lane, at the same target (open_lanes.c) */
+	bool marks;       /* the call wants room for a mark, at each target */
 	uint32_t chosen;  /* its target, while the lane is open */
 	uint32_t next;    /* where the routing goes on */
 	uint32_t seen;    /* the last of pairs_changes() */
@@ -107,20 +108,24 @@ struct open_source {
 #define OPEN_NO_SEAT (UINT32_MAX - 1)
 
 /*
- * The segments that a seat's target has given back, or 0 without partitions:
- * only with them the owner does not look at a ring as long as it is full.
+ * The segments that a seat's target has given back, or 0: with partitions, and
+ * where the routing chooses a target, the owner may not look at a ring as long
+ * as it is full.
  */
 static inline uint64_t open_given_back(
     const struct open_source *open, uint32_t seat)
 {
 	/* A hint, which protects nothing. */
-	return open->keyed
+	return open->keyed || open->routed
 	    ? atomic_peek(
 		  &writer_header(&open->ends[seat]->rings[0])->credit.consumed)
 	    : 0;
 }
 
-/* The ring of a seat's target has room, or has none. */
+/*
+ * The ring of a seat's target has room, or has none. With DFI_ROUTE_ANY only a
+ * mark waits for it.
+ */
 static inline void open_note_room(
     struct open_source *open, uint32_t seat, bool has_room)
 {
@@ -130,7 +135,8 @@ static inline void open_note_room(
 		if (unlikely(open->full[seat].since == EVICTING))
 			pairs_spare(open->taken[seat]);
 		open->full[seat].since = 0;
-	} else if (!open->full[seat].since) {
+	} else if (!open->full[seat].since &&
+	    (open->marks || open->source->router.routing != DFI_ROUTE_ANY)) {
 		open->full[seat] = (struct seat_full){
 			.since = clock_now_ns(),
 			.at = open_given_back(open, seat),
@@ -160,10 +166,10 @@ static inline bool open_is_lost(struct dfi_source *end)
 
 /*
  * Wait, as the handle may, until a seat's ring has room, any has with
- * DFI_ROUTE_ANY, or something else has changed. seat: open_seats() if there is
- * no ring to wait for. *until: 0 in the first wait of a call, for which the
- * handle's time counts as a whole: the helper may wake it often for nothing.
- * -EAGAIN, -ETIMEDOUT.
+ * DFI_ROUTE_ANY if it is no mark's call, or something else has changed. seat:
+ * open_seats() if there is no ring to wait for. *until: 0 in the first wait of
+ * a call, for which the handle's time counts as a whole: the helper may wake it
+ * often for nothing. -EAGAIN, -ETIMEDOUT.
  */
 int dfi__open_await_room(
     struct dfi_source *source, uint32_t seat, int64_t *until);

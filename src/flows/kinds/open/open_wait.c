@@ -83,10 +83,12 @@ struct lane_wait {
 
 static bool wants(const struct lane_wait *wait, uint32_t seat)
 {
-	return open_source(wait->source)->ends[seat] &&
-	    wait->seat != OPEN_NO_SEAT &&
-	    (wait->seat == seat || wait->seat == OPEN_ALL_SEATS ||
-		wait->source->router.routing == DFI_ROUTE_ANY);
+	const struct open_source *open = open_source(wait->source);
+	bool any = wait->source->router.routing == DFI_ROUTE_ANY &&
+	    (!open->marks || wait->seat == open_seats(wait->source));
+
+	return open->ends[seat] && wait->seat != OPEN_NO_SEAT &&
+	    (any || wait->seat == seat || wait->seat == OPEN_ALL_SEATS);
 }
 
 /* Whether a seat is ready for what the call waits for, or its target gone. */
