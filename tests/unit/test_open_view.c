@@ -256,3 +256,28 @@ Test(
 	cr_assert(target.begun);
 	cr_assert_eq(target.due, open_view_first(2));
 }
+
+/* What it has sent to others by then may never come to this target. */
+Test(open_view, a_source_that_was_lost_before_the_target_began_is_reported)
+{
+	const struct open_share lost = { .source = 100 };
+	struct ordered_target target = {
+		.view = 1,
+		.counted = 1,
+		.count = FIRST + 5,
+	};
+	struct open_share share;
+	struct open_report report = { .shares = &share };
+
+	cr_assert(dfi__ordered_lose(&target, &lost));
+	dfi__ordered_begin(&target, true);
+	dfi__ordered_report(&target, &report);
+	cr_assert(report.begun);
+	cr_assert_eq(report.joined, FIRST + 5);
+	cr_assert_eq(report.n_shares, 1);
+	cr_assert_eq(share.source, 100);
+	cr_assert(share.lost);
+	/* It lacks nothing of what came before it. */
+	cr_assert_eq(share.arrived, FIRST + 5);
+	dfi__ordered_free(&target);
+}

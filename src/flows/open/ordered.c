@@ -70,8 +70,6 @@ bool dfi__ordered_lose(
 {
 	struct open_share *gone = order->gone;
 
-	if (!order->begun)
-		return true;
 	if (order->n_gone == order->gone_room) {
 		gone = reallocarray(
 		    gone, 2 * order->gone_room + 4, sizeof(*gone));
@@ -145,9 +143,13 @@ void dfi__ordered_report(
 	    ? order->begin
 	    : 0;
 	report->n_shares = order->begun ? order->n_gone : 0;
-	for (i = 0; i < report->n_shares; i++)
-		report->shares[i] = dfi__ordered_share(
-		    order, NULL, true, &order->gone[i]);
+	for (i = 0; i < report->n_shares; i++) {
+		struct open_share has = order->gone[i];
+
+		/* It may have been lost before the target began. */
+		has.arrived = max_u64(has.arrived, order->begin);
+		report->shares[i] = dfi__ordered_share(order, NULL, true, &has);
+	}
 }
 
 void dfi__ordered_reported(struct ordered_target *order)

@@ -191,7 +191,10 @@ static int pass_over(struct open_target *open, struct taken *taken,
 	return 0;
 }
 
-/* A source was lost in this view, and its ring is empty. */
+/*
+ * A source was lost in this view, and its ring is empty. One that has not met
+ * this target before it begins has no part in where that is.
+ */
 static int remember(struct open_target *open, const struct taken *taken)
 {
 	struct target_order *order = open->order;
@@ -201,7 +204,8 @@ static int remember(struct open_target *open, const struct taken *taken)
 		.arrived = target_order_end(order, taken),
 	};
 
-	return taken->settled || dfi__ordered_lose(&order->core, &share)
+	return taken->settled || (!order->core.begun && !taken->marked) ||
+		dfi__ordered_lose(&order->core, &share)
 	    ? 0
 	    : dfi__target_order_no_memory(open->target);
 }
