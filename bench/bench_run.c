@@ -79,14 +79,31 @@ static double estimate(
 	return seconds * rounds->repeat / RUN_REPEAT;
 }
 
+/* Whether no step of an experiment can run on this machine. */
+static bool is_impossible(const struct experiment *experiment)
+{
+	const struct experiment_step *step;
+	char why[128];
+
+	for (step = experiment->steps;
+	     step < experiment->steps + MAX_STEPS && step->command; step++)
+		if (!step_lacks(step, why, sizeof(why)))
+			return false;
+	return true;
+}
+
 /* Whether the file of an experiment has what a run would do again. */
 static bool is_finished(const struct run_options *options,
     const struct experiment *experiment, json_t **old)
 {
-	json_t *commands = results_commands(experiment, &options->rounds);
+	json_t *commands;
 	bool finished;
 
 	*old = results_load(options->out, experiment, NULL);
+	/* Another machine, whose file was copied here, could run it. */
+	if (*old && results_verified(*old) && is_impossible(experiment))
+		return true;
+	commands = results_commands(experiment, &options->rounds);
 	finished = *old && !options->again && results_verified(*old) &&
 	    json_equal(json_object_get(*old, "commands"), commands) &&
 	    json_is_string(json_object_get(*old, "version")) &&

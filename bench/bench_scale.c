@@ -9,6 +9,7 @@
 
 #include "../common/complain.h"
 #include "bench.h"
+#include "host.h"
 #include "runner.h"
 #include "scale_job.h"
 #include "values.h"
@@ -68,24 +69,23 @@ struct measured {
 	double polls[STATS_MAX_VALUES], rates[STATS_MAX_VALUES];
 	double bytes;
 	uint32_t connections;
+	char device[96]; /* "": none is needed */
 	bool verified;
 };
 
+/*
+ * The connections that the sources have, queue pairs or what libfabric
+ * connects, and the first device that has some.
+ */
 static int add_connections(void *arg, const struct dfi_transport_stats *stats)
 {
-	uint32_t *n = arg;
+	struct measured *measured = arg;
 
-	*n += stats->connections;
+	measured->connections += stats->connections;
+	if (stats->connections && !*measured->device)
+		host_device(
+		    stats->device, measured->device, sizeof(measured->device));
 	return 0;
-}
-
-/* Those that the sources have: queue pairs, or what libfabric connects. */
-static uint32_t connections(const struct scale *scale)
-{
-	uint32_t n = 0;
-
-	dfi_context_query(scale->dfi, add_connections, &n);
-	return n;
 }
 
 /* The bytes that all endpoints reserve, as planned. */
@@ -125,7 +125,9 @@ static bool measure(const struct scale_options *options, struct scale *scale,
 		    scale, options->iterations, &measured->polls[i]);
 	if (!done)
 		return false;
-	measured->connections = connections(scale);
+	measured->connections = 0;
+	*measured->device = '\0';
+	dfi_context_query(scale->dfi, add_connections, measured);
 	heard = (struct histogram){ .count = 0 };
 	scale_start(scale);
 	done = scale_send_all(scale, common->seconds / 4, &ignored) &&
@@ -164,6 +166,8 @@ static bool add_row(struct bench *bench, uint32_t count, struct report *report)
 	report_result(row, "GB/s", &rates, repeat, measured.verified);
 	json_object_set_new(
 	    row, "connections", json_integer(measured.connections));
+	json_object_set_new(row, "device",
+	    *measured.device ? json_string(measured.device) : json_null());
 	json_object_set_new(row, "asked_transport",
 	    json_string(transport_name(options->common.transport)));
 	json_object_set_new(row, "open_us",

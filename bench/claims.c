@@ -101,20 +101,29 @@ enum verdict claim_judge(
 	    : VERDICT_DIFFERS;
 }
 
+/* Three digits, or a whole number: no exponent. */
+static void number_text(double number, char *text, size_t size)
+{
+	snprintf(text, size, number >= 1000 ? "%.0f" : "%.3g", number);
+}
+
 void claim_finding(
     const struct claim *claim, const json_t *rows, char *text, size_t size)
 {
 	double found;
+	char number[32];
 
-	if (claim_judge(claim, rows, &found) == VERDICT_NONE)
+	if (claim_judge(claim, rows, &found) == VERDICT_NONE) {
 		snprintf(text, size, "no such rows in this run");
-	else if (claim->most == 0)
-		snprintf(
-		    text, size, "%.3g, at least %.3g", found, claim->least);
+		return;
+	}
+	number_text(found, number, sizeof(number));
+	if (claim->most == 0)
+		snprintf(text, size, "%s, at least %.9g", number, claim->least);
 	else if (claim->least == 0)
-		snprintf(text, size, "%.3g, at most %.4g", found, claim->most);
+		snprintf(text, size, "%s, at most %.9g", number, claim->most);
 	else
-		snprintf(text, size, "%.3g, from %.3g to %.3g", found,
+		snprintf(text, size, "%s, from %.9g to %.9g", number,
 		    claim->least, claim->most);
 }
 

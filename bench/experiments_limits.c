@@ -232,12 +232,13 @@ const struct experiment limits_experiments[] = {
 	    },
 	    .figure = {
 		.x = "count", .x_title = "flows, or targets of one source",
-		.y = "value", .y_title = "payload [GB/s]", .lines = "series",
+		.y = "value", .y_title = "payload [GB/s]",
+		.lines = "series device",
 	    },
 	    .more_figures = {
 		{ .x = "count", .x_title = "flows, or targets of one source",
 		    .y = "connections", .y_title = "queue pairs",
-		    .lines = "series" },
+		    .lines = "series device" },
 	    },
 	},
 	{

@@ -188,7 +188,7 @@ static void write_commands(FILE *file, const struct figure *figure,
 	    "set grid y lc rgb '#8a8f98' lt 1 lw 0.4\n"
 	    "set tics nomirror textcolor rgb '" INK "'\n"
 	    "set key outside bottom center horizontal textcolor rgb '" INK "'\n"
-	    "set xlabel '%s' textcolor rgb '" INK "'\n"
+	    "set xlabel '%s' offset 0,0.4 textcolor rgb '" INK "'\n"
 	    "set ylabel '%s' textcolor rgb '" INK "'\n"
 	    "set logscale x 2\nset offsets graph 0.04, graph 0.04, 0, 0\n%s",
 	    310 + key_height(lines), figure->x_title, figure->y_title,

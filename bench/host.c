@@ -2,11 +2,13 @@
 /* Describes the machine. What can't be found out is "unknown", not an error. */
 #include "host.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runner.h"
 
@@ -88,4 +90,33 @@ json_t *host_describe(unsigned threads)
 	    names.release, "arch", names.machine, "load", load, "in_use",
 	    cores_in_use(cores), "busy", load > cores / 2.0, "oversubscribed",
 	    threads > cores);
+}
+
+/* Whether the processors say that a hypervisor runs them. */
+static bool is_virtual(void)
+{
+	FILE *file = fopen("/proc/cpuinfo", "re");
+	char line[4096];
+	bool found = false;
+
+	while (file && !found && fgets(line, sizeof(line), file))
+		found = strncmp(line, "flags", 5) == 0 &&
+		    strstr(line, " hypervisor") != NULL;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+void host_device(const char *device, char *text, size_t size)
+{
+	char path[PATH_MAX];
+	bool soft;
+
+	/* Only rdma_rxe has this attribute, the name of its Ethernet device. */
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/parent", device);
+	soft = *device && access(path, R_OK) == 0;
+	snprintf(text, size, "%s%s", device,
+	    !soft              ? ""
+		: is_virtual() ? " (soft-RoCE in a VM)"
+			       : " (soft-RoCE)");
 }

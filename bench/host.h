@@ -4,6 +4,7 @@
 #define DFI_BENCH_HOST_H
 
 #include <jansson.h>
+#include <stddef.h>
 
 /*
  * A JSON object: name, cpu, cores (usable ones), kernel, arch, load (average of
@@ -12,5 +13,11 @@
  * Takes 200 ms.
  */
 json_t *host_describe(unsigned threads);
+
+/*
+ * Write the name of an RDMA device: of one that the kernel makes of an Ethernet
+ * device, "rxe0 (soft-RoCE in a VM)", or without one.
+ */
+void host_device(const char *device, char *text, size_t size);
 
 #endif

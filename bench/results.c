@@ -46,6 +46,12 @@ static json_t *now_text(void)
 	return json_string(text);
 }
 
+/* Whether a reason begins with the step that it is of. */
+static bool is_of(const char *why, const char *series)
+{
+	return strncmp(why, series, strlen(series)) == 0;
+}
+
 /* The steps that this machine can't run, each with the reason. */
 static json_t *left_out(const struct experiment *experiment)
 {
@@ -56,8 +62,10 @@ static json_t *left_out(const struct experiment *experiment)
 	for (step = experiment->steps;
 	     step < experiment->steps + MAX_STEPS && step->command; step++)
 		if (step_lacks(step, why, sizeof(why)))
-			json_array_append_new(
-			    all, json_sprintf("%s: %s", step->series, why));
+			json_array_append_new(all,
+			    is_of(why, step->series)
+				? json_string(why)
+				: json_sprintf("%s: %s", step->series, why));
 	return all;
 }
 
@@ -73,7 +81,6 @@ static void describe(
 	json_object_set_new(result, "verdict",
 	    json_string(verdict_name(claims_judge(experiment, rows))));
 	json_object_set_new(result, "claims", claims_json(experiment, rows));
-	json_object_set_new(result, "left_out", left_out(experiment));
 }
 
 json_t *results_make(const struct experiment *experiment,
@@ -85,6 +92,7 @@ json_t *results_make(const struct experiment *experiment,
 	    "host", host, "commands", results_commands(experiment, rounds));
 
 	describe(result, experiment, rows);
+	json_object_set_new(result, "left_out", left_out(experiment));
 	json_object_set_new(result, "rows", rows);
 	return result;
 }

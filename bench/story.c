@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "claims.h"
 #include "figure.h"
 #include "results.h"
 #include "standings.h"
@@ -212,6 +213,18 @@ static void write_standings(struct page *page, const struct story *story)
 	page_table_end(page);
 }
 
+/* Whether a statement has a reason that none before it has. */
+static bool is_new_reason(const json_t *claims, size_t number)
+{
+	const char *why = text_of(json_array_get(claims, number), "why");
+	size_t i;
+
+	for (i = 0; i < number; i++)
+		if (strcmp(text_of(json_array_get(claims, i), "why"), why) == 0)
+			return false;
+	return *why;
+}
+
 static void write_claims(struct page *page, const json_t *result)
 {
 	static const char *const headings[] = { "Statement", "Found", "",
@@ -234,7 +247,7 @@ static void write_claims(struct page *page, const json_t *result)
 			: "open");
 	}
 	page_table_end(page);
-	json_array_foreach(claims, i, claim) if (*text_of(claim, "why"))
+	json_array_foreach(claims, i, claim) if (is_new_reason(claims, i))
 	    page_paragraph(page, "Where it differs.", text_of(claim, "why"));
 }
 
@@ -292,19 +305,46 @@ static void write_commands(struct page *page, const json_t *commands)
 	page_part_end(page);
 }
 
+/* The rows that a figure draws: a new reference. */
+static json_t *drawn_rows(const struct figure *figure, const json_t *result)
+{
+	json_t *rows = json_object_get(result, "rows"), *drawn, *row;
+	size_t i;
+
+	if (!figure->rows)
+		return json_incref(rows);
+	drawn = json_array();
+	json_array_foreach(rows, i, row) if (claim_selects(figure->rows, row))
+	    json_array_append(drawn, row);
+	return drawn;
+}
+
+/* Whether an experiment ran on another machine than most. */
+static bool is_other_host(const struct story *story, const json_t *result)
+{
+	const json_t *host = json_object_get(result, "host");
+
+	return strcmp(text_of(host, "name"), text_of(story->host, "name")) ||
+	    strcmp(text_of(host, "cpu"), text_of(story->host, "cpu"));
+}
+
 /* The names of an experiment's baselines: "Dashed: raw, raw-routed." */
-static void caption_of(const struct chapter *chapter,
+static void caption_of(const struct story *story, const struct chapter *chapter,
     const struct figure *figure, char *text, size_t size)
 {
 	struct standing standings[4];
-	uint32_t i,
-	    n = standings_of(chapter->experiment,
-		json_object_get(chapter->result, "rows"), standings, 4);
+	json_t *rows = drawn_rows(figure, chapter->result);
+	uint32_t i, n = standings_of(chapter->experiment, rows, standings, 4);
 
+	/* Their texts are those of rows that the result keeps. */
+	json_decref(rows);
 	snprintf(text, size, "%s.", chapter->experiment->title);
 	if (figure != &chapter->experiment->figure)
 		snprintf(text, size, "%s: %s.", chapter->experiment->title,
 		    figure->y_title);
+	if (is_other_host(story, chapter->result))
+		snprintf(text + strlen(text), size - strlen(text), " On %s.",
+		    text_of(json_object_get(chapter->result, "host"), "name"));
 	if (strcmp(figure->y, "value") != 0)
 		return;
 	for (i = 0; i < n; i++)
@@ -316,12 +356,12 @@ static void caption_of(const struct chapter *chapter,
 
 /* Name the machine of an experiment if the others ran on another one. */
 static void write_other_host(
-    struct page *page, const struct story *story, const json_t *host)
+    struct page *page, const struct story *story, const json_t *result)
 {
+	const json_t *host = json_object_get(result, "host");
 	char text[TEXT_SIZE];
 
-	if (strcmp(text_of(host, "name"), text_of(story->host, "name")) == 0 &&
-	    strcmp(text_of(host, "cpu"), text_of(story->host, "cpu")) == 0)
+	if (!is_other_host(story, result))
 		return;
 	snprintf(text, sizeof(text), "%s: %s, %.0f processors.",
 	    text_of(host, "name"), text_of(host, "cpu"),
@@ -343,7 +383,7 @@ static void write_chapter(
 	if (*text_of(result, "paper"))
 		page_paragraph(page, "Paper.", text_of(result, "paper"));
 	page_paragraph(page, "Here.", text_of(result, "here"));
-	write_other_host(page, story, json_object_get(result, "host"));
+	write_other_host(page, story, result);
 	if (*text_of(result, "skipped")) {
 		page_paragraph(page, "Skipped:", text_of(result, "skipped"));
 		return;
@@ -357,8 +397,9 @@ static void write_chapter(
 	for (i = 0; i < MAX_FIGURES; i++) {
 		if (!chapter->svgs[i])
 			continue;
-		caption_of(chapter, experiment_figure(chapter->experiment, i),
-		    text, sizeof(text));
+		caption_of(story, chapter,
+		    experiment_figure(chapter->experiment, i), text,
+		    sizeof(text));
 		page_drawing(
 		    page, chapter->svgs[i], chapter->file_names[i], text);
 	}

@@ -82,6 +82,17 @@ for folder in "$source"/docs/benchmarks/*/; do
 	[ ! -s bad ] || fail "names of rows in $folder: $(cat bad)"
 done
 
+# Results of another machine name it, in text and below drawings.
+if [ $drawn = yes ]; then
+	sed -e 's/"name": "[^"]*",/"name": "elsewhere",/;t' -e 's/"cpu": "[^"]*"/"cpu": "Other"/' \
+		results/B6-sequencer.json > elsewhere
+	mkdir machines
+	cp results/E8-memory.json machines
+	mv elsewhere machines/B6-sequencer.json
+	reports machines
+	has machines/report.md '**Another machine.** elsewhere: Other' ' On elsewhere. Dashed'
+fi
+
 # A statement that differs has its reason, if one is known.
 sed 's/"verdict": "agrees"/"verdict": "differs", "why": "<Small> machines."/' \
 	results/E8-memory.json > reason

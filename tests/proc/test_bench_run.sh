@@ -73,6 +73,11 @@ done
 [ "$(grep -c '"p95_us": [0-9.e+]*[1-9]' E16-replicated-store.json)" = 8 ] ||
 	fail "E16 has no latencies: $(cat E16-replicated-store.json)"
 ! grep -q 'no such rows' E16-replicated-store.json || fail "a statement of E16 has no rows"
+# A machine that can't run it keeps the results of one that could.
+timeout $wait_limit "$tmp/alone/dfi-bench" run E16 --again --out . "${quick[@]}" > "$tmp/out" 2>&1 ||
+	fail "E16 alone: $(cat "$tmp/out")"
+! grep -q '"skipped": "' E16-replicated-store.json || fail "the results of E16 are lost"
+[ "$(grep -c '"store": ' E16-replicated-store.json)" = 8 ] || fail "rows of E16 are lost"
 
 # A build without the transport on libfabric has nothing to compare over TCP.
 if [ ! -e "$bin/../lib/libdfi-ofi.so" ]; then
