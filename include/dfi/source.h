@@ -87,8 +87,8 @@ struct dfi_source_attr {
 	 * it though it is not full, as soon as that runs and the ring has room.
 	 * A ring then holds fewer tuples: a partial segment takes the place of
 	 * a full one. 0: as DFI_LINGER_US, whose 0 is never. DFI_NO_LINGER:
-	 * never. Takes one file a context. In open flows -EOPNOTSUPP, as a
-	 * target may go while its segment waits: flush instead.
+	 * never. Takes one file a context. Open flows with partitions or replay
+	 * have a thread of their own for it, others refuse it: -EOPNOTSUPP.
 	 */
 	uint32_t linger_us;
 	uint32_t reserved;

@@ -1354,20 +1354,6 @@ Test(open, only_its_creator_finishes_a_flow)
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "p"), 0);
 }
 
-Test(open, sources_do_not_linger)
-{
-	struct dfi_source_attr lingers = DFI_SOURCE_ATTR_INIT;
-	struct dfi_source *s;
-	struct dfi_target *t;
-
-	create(DFI_ROUTE_ANY, DFI_ON_LOSS_FAIL);
-	t = target(0);
-	lingers.linger_us = 10;
-	assert_error(dfi_source_open(rig.dfi, "f", 0, &lingers, &s),
-	    -EOPNOTSUPP, "linger_us", "flush");
-	close_target(t);
-}
-
 /* M8. The ring of a target that takes nothing is full for long. */
 Test(open, without_a_registry_members_stay_as_they_are)
 {

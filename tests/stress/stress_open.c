@@ -7,6 +7,8 @@
  * stress_open [VISITS]: of those who come and go.
  */
 #include <stdbool.h>
+#include <string.h>
+#include <time.h>
 
 #include "stress_help.h"
 
@@ -30,6 +32,9 @@ static _Atomic bool stops;
 static _Atomic uint64_t pushed, received;
 /* In order: the last number of each partition, whoever owns it. */
 static bool in_order;
+/* Of the source that stays, in microseconds; or 0. */
+static uint32_t lingers;
+#define LINGER_US 30
 static _Atomic uint64_t last[DFI_DEFAULT_PARTITIONS];
 
 static void create(const char *name, uint32_t kind, uint32_t routing)
@@ -58,6 +63,7 @@ static struct dfi_source *open_source(const char *name)
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *source;
 
+	attr.linger_us = lingers;
 	attr.open_timeout_ms = attr.stall_timeout_ms = LONG_MS;
 	check(dfi_source_open(dfi, name, DFI_ANY_SEAT, &attr, &source) == 0,
 	    "source of %s", name);
@@ -91,6 +97,10 @@ static void push_some(
 		check(dfi_source_push_batch(source, tuples, BATCH) == BATCH,
 		    "batch");
 	rng_yield(rng, 8);
+	/* Long enough for the helper to send what has lingered. */
+	if (lingers && !rng_below(rng, 8))
+		nanosleep(
+		    &(struct timespec){ .tv_nsec = 3000 * LINGER_US }, NULL);
 }
 
 /* A source that stays until it is told. */
@@ -155,9 +165,8 @@ static void end_all(const char *name, pthread_t source, pthread_t target)
 }
 
 /* Targets come, get partitions, and leave with all that is theirs. */
-static void move_partitions(void)
+static void move_partitions(char *name)
 {
-	char name[] = "keyed";
 	struct dfi_target *visitor;
 	pthread_t source, target;
 	uint32_t i, n;
@@ -165,6 +174,7 @@ static void move_partitions(void)
 
 	create(name, DFI_SHUFFLE, DFI_ROUTE_HASH);
 	in_order = true;
+	memset(last, 0, sizeof(last));
 	target = start_thread(run_target, open_target(name));
 	source = start_thread(run_source, name);
 	for (i = 0; i < visits; i++) {
@@ -238,7 +248,10 @@ int main(int argc, char **argv)
 	check(dfi_registry_start(NULL, &registry) == 0, "registry");
 	attr.registry = dfi_registry_address(registry);
 	check(dfi_open(&attr, &dfi) == 0, "open");
-	move_partitions();
+	move_partitions((char[]){ "keyed" });
+	lingers = LINGER_US;
+	move_partitions((char[]){ "lingering" });
+	lingers = 0;
 	change_sources();
 	change_followers();
 	check(dfi_close(dfi) == 0, "close");

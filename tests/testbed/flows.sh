@@ -63,7 +63,7 @@ twice=(test_marks test_transport test_verify)
 # halves take about as long.
 once=(test_align test_computing test_counters test_datagram_marks test_estimate test_filter test_groups test_hygiene
 	test_idle test_keyed test_keyed_push test_leaving test_linger test_open test_open_combine
-	test_open_groups test_open_order test_open_replicate test_open_sets test_order test_property test_replay test_replay_marks
+	test_open_groups test_open_linger test_open_order test_open_replicate test_open_sets test_order test_property test_replay test_replay_marks
 	test_replay_ways test_replicate test_share test_shuffle test_sequencer test_open_calls
 	test_spill)
 # Tests of code above the transports. Other parts sample it: random flows in test_property,

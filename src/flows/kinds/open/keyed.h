@@ -98,6 +98,11 @@ struct keyed {
 	uint32_t known;      /* segments that may yet say the same low */
 	struct lows *lows;   /* of each seat */
 	struct spill *spill; /* with spill_dir (keyed_spill.c), else NULL */
+	/* If it lingers (keyed_linger.c), else 0: */
+	int64_t linger_ns;
+	int64_t
+	    *due;   /* of each seat: when to send its segment; 0: it is empty */
+	bool armed; /* the helper looks before any is due */
 };
 
 /* How long the helper waits at least until a ring may have room. */
@@ -291,6 +296,16 @@ const struct spilled *dfi__spill_read(const struct open_source *open,
 int dfi__spill_fail(struct dfi_source *source);
 void dfi__spill_forget(struct open_source *open);
 bool dfi__spill_failed(const struct open_source *open);
+
+/*
+ * Of one that lingers, inside the latch. init: before the first push; -ENOMEM.
+ * start: an end's segment has tuples. park: it may have none. linger: for the
+ * helper: send what is due; when to look again.
+ */
+int dfi__keyed_linger_init(struct dfi_source *source, uint32_t linger_us);
+void dfi__keyed_linger_start(struct dfi_source *source, struct dfi_source *end);
+void dfi__keyed_park(struct keyed *keyed, struct dfi_source *end);
+int64_t dfi__keyed_linger(struct dfi_source *source);
 
 /* Set what the next segment of an end says of input positions. */
 static inline void replay_set_input(

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the helper of a source does for its partitions, also while the owner
- * makes no calls: it adopts tables, sends marks, and sends tuples that wait.
+ * makes no calls: it adopts tables, sends marks, and sends tuples that wait or
+ * have lingered.
  */
 #include "keyed.h"
 
@@ -55,6 +56,8 @@ bool dfi__keyed_say(struct dfi_source *source, struct dfi_source *end,
 		(void)dfi__source_target_left(end, 0);
 	else
 		(void)dfi__source_open_segment(end, 0);
+	if (open_source(source)->keyed->linger_ns)
+		dfi__keyed_park(open_source(source)->keyed, end);
 	return true;
 }
 
@@ -109,17 +112,21 @@ int64_t dfi__keyed_tend(void *owner)
 {
 	struct open_source *open = owner;
 	struct keyed *keyed = open->keyed;
-	int64_t pause;
+	int64_t pause, linger;
 
 	if (!keyed)
 		return DEADLINE_NEVER;
 	latch_take(keyed);
 	work(open->source);
+	linger = dfi__keyed_linger(open->source);
 	pause = !keyed->needs_room ? 0
 	    : keyed->has_sent      ? KEYED_LEAST_PAUSE_NS
 				   : keyed->pause_ns * 2;
 	pause = pause < MOST_PAUSE_NS ? pause : MOST_PAUSE_NS;
 	keyed->pause_ns = pause ? pause : KEYED_LEAST_PAUSE_NS / 2;
 	latch_give(keyed);
-	return pause ? clock_now_ns() + pause : DEADLINE_NEVER;
+	if (pause)
+		linger = (int64_t)min_u64(
+		    (uint64_t)linger, (uint64_t)(clock_now_ns() + pause));
+	return linger;
 }

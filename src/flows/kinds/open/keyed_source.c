@@ -34,6 +34,18 @@ void dfi__keyed_send_end(struct dfi_source *source, struct dfi_source *end)
 	    source_filled(end, 0) != writer->geometry.segment_bytes);
 	replay_set_input(source, end);
 	(void)dfi__source_send(end, 0);
+	if (unlikely(open_source(source)->keyed->linger_ns))
+		dfi__keyed_park(open_source(source)->keyed, end);
+}
+
+/* A lane has no more room, or was parked and has its first tuple. */
+static inline void reached_end(
+    struct dfi_source *source, struct dfi_source *end)
+{
+	if (unlikely(end->head.lanes->next != end->writers[0].end))
+		dfi__keyed_linger_start(source, end);
+	else
+		dfi__keyed_send_end(source, end);
 }
 
 /* Put a tuple into a seat's end: 1, 0 without room, or -ENXIO: it is lost. */
@@ -55,6 +67,8 @@ static always_inline int put(struct dfi_source *source, struct dfi_source *end,
 	lane->next += size;
 	if (unlikely(lane->next == end->writers[0].end))
 		dfi__keyed_send_end(source, end);
+	else if (unlikely(open_source(source)->keyed->linger_ns))
+		dfi__keyed_linger_start(source, end);
 	return 1;
 }
 
@@ -294,7 +308,7 @@ static always_inline int push(
 	dfi_copy_tuple(lane->next, tuple, source->head.tuple_size);
 	lane->next += source->head.tuple_size;
 	if (unlikely(lane->next == lane->end))
-		dfi__keyed_send_end(source, end);
+		reached_end(source, end);
 	return 0;
 }
 
@@ -336,7 +350,7 @@ int dfi__keyed_full(struct dfi_source *source, uint32_t partition)
 	else if (unlikely(waits || !end->writers[0].segment))
 		ret = push_again(source, partition, waits);
 	else
-		dfi__keyed_send_end(source, end);
+		reached_end(source, end);
 	latch_leave(keyed);
 	return ret;
 }

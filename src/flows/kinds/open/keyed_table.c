@@ -128,6 +128,7 @@ void dfi__keyed_free(struct keyed *keyed)
 	dfi__spill_free(keyed->spill);
 	dfi__held_free(&keyed->held);
 	dfi__keyed_free_ways(keyed);
+	free(keyed->due);
 	free(keyed->incarnations);
 	free(keyed);
 }
@@ -171,6 +172,8 @@ void dfi__keyed_take(struct open_source *open, uint32_t seat)
 
 	keyed->of_seats[seat] = head->only;
 	head->lanes = &keyed->of_seats[seat];
+	if (keyed->linger_ns)
+		dfi__keyed_park(keyed, open->ends[seat]);
 	if (keyed->ways)
 		dfi__keyed_note_ring(keyed, seat);
 	if (keyed->state.tables && !keyed->ways)

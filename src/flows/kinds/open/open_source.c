@@ -95,15 +95,25 @@ static const struct pairs_ops ordered_ops = {
 
 /* ---- Opening ----------------------------------------------------------- */
 
+/* In microseconds, or 0. */
+static uint32_t linger_of(
+    const struct dfi *dfi, const struct dfi_source_attr *attr)
+{
+	if (attr->linger_us == DFI_NO_LINGER)
+		return 0;
+	return attr->linger_us ? attr->linger_us : dfi->settings.linger_us;
+}
+
+/* Only where owner and helper share the lanes. */
 static int check_linger(const struct dfi *dfi, const struct flow *flow,
     const struct dfi_source_attr *attr)
 {
-	if (attr->linger_us ? attr->linger_us == DFI_NO_LINGER
-			    : !dfi->settings.linger_us)
+	if (!linger_of(dfi, attr) || flow_holds_tuples(flow))
 		return 0;
 	return dfi__fail(-EOPNOTSUPP,
-	    "flow '%s': sources of open flows do not linger in this version: "
-	    "set %s, and flush (dfi_source_flush())",
+	    "flow '%s': sources of open flows linger only with routing by keys "
+	    "or with DFI_ON_LOSS_REPLAY: set %s, and flush "
+	    "(dfi_source_flush())",
 	    flow->name,
 	    attr->linger_us ? "dfi_source_attr.linger_us to 0"
 			    : "dfi_source_attr.linger_us to DFI_NO_LINGER, as "
@@ -198,6 +208,9 @@ static int init(struct dfi_source *source, const struct dfi_source_attr *attr)
 	if (flow_holds_tuples(&source->flow)) {
 		int ret = dfi__keyed_new(source);
 
+		if (!ret && linger_of(source->dfi, attr))
+			ret = dfi__keyed_linger_init(
+			    source, linger_of(source->dfi, attr));
 		if (ret < 0)
 			return ret;
 	}
