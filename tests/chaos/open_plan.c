@@ -300,6 +300,17 @@ static void plan_target(struct stay_plan *stay, struct rng *rng)
 	stay->act_at = below(rng, one_in(rng, 2) ? 100 : 2000);
 }
 
+/* A source whose helper has a part in its lanes may linger. */
+static void plan_linger(
+    const struct open_plan *plan, struct stay_plan *stay, uint64_t state)
+{
+	struct rng rng = { .state = mix(state ^ 0x6c696e67) };
+
+	stay->linger_us = (plan->keyed || plan->replays) && one_in(&rng, 3)
+	    ? between(&rng, 20, 3000)
+	    : DFI_NO_LINGER;
+}
+
 /* A target that leaves may cancel, except in a combiner flow. */
 static void plan_cancel(struct stay_plan *stay, uint64_t state)
 {
@@ -367,6 +378,8 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 	plan_cancel(&stay, rng.state);
 	if (plan->mark_every && !is_source)
 		plan_marked_stay(plan, &stay, rng.state);
+	if (is_source)
+		plan_linger(plan, &stay, rng.state);
 	if (plan->combines && !is_source) {
 		stay.act = OPEN_STAY;
 		stay.seat = actor - plan->n_source_actors;

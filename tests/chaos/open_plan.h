@@ -59,6 +59,7 @@ struct stay_plan {
 	bool settles; /* a source waits until it knows of all its tuples */
 	bool aligns;  /* a target */
 	uint32_t idle_after_ms; /* of a target */
+	uint32_t linger_us;
 	enum open_act act;
 	uint32_t act_at; /* in tuples */
 };

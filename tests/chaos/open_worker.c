@@ -377,6 +377,7 @@ static int open_source(struct actor *actor)
 		    (actor->what.events ? (unsigned)DFI_EVENTS : 0u),
 		.wait = actor->what.wait,
 		.open_timeout_ms = OPEN_TIMEOUT_MS,
+		.linger_us = actor->what.linger_us,
 	};
 	int ret = dfi_source_open(
 	    dfi, OPEN_FLOW, actor->what.seat, &attr, &actor->source);
