@@ -42,6 +42,7 @@
 #define NS_PER_MS INT64_C(1000000)
 #define MAX_ACTIONS (2 * (OPEN_FAULTS + OPEN_STRIKES))
 #define RESPAWN_MS 20
+#define MOST_PACE_NS (5 * NS_PER_MS)
 #define FIRST_PORT 7000 /* of registries */
 #define MACHINES 5      /* at most */
 /*
@@ -93,7 +94,7 @@ struct run {
 	bool finishes;     /* dfi_flow_finish() is due */
 	uint64_t progress; /* as last seen */
 	int64_t begun_ns;
-	int64_t deadline_ns;
+	int64_t seen_ns, idle_ns; /* time without progress */
 	struct open_verdict verdict;
 };
 
@@ -637,11 +638,15 @@ static void end_when_over(struct run *run)
 	finish(run);
 }
 
-/* While anything makes progress, nothing hangs. */
+/*
+ * While anything makes progress, nothing hangs. Of the time between two looks a
+ * little counts: a machine that lets this process wait has others wait as well.
+ */
 static bool hangs(struct run *run)
 {
 	const struct stay_board *at;
 	uint64_t progress = 0;
+	int64_t now = runner_now_ns(), passed = now - run->seen_ns;
 	uint32_t id;
 
 	for (id = 0; id < OPEN_ALL_STAYS; id++) {
@@ -649,12 +654,12 @@ static bool hangs(struct run *run)
 		progress += atomic_load(&at->state) + atomic_load(&at->pushed) +
 		    atomic_load(&at->taken);
 	}
-	if (progress != run->progress) {
-		run->progress = progress;
-		run->deadline_ns = runner_now_ns() +
-		    options.wait_limit_ms * NS_PER_MS;
-	}
-	return runner_now_ns() > run->deadline_ns;
+	run->seen_ns = now;
+	run->idle_ns += passed < MOST_PACE_NS ? passed : MOST_PACE_NS;
+	if (progress != run->progress)
+		run->idle_ns = 0;
+	run->progress = progress;
+	return run->idle_ns > options.wait_limit_ms * NS_PER_MS;
 }
 
 static int print_member(void *arg, const struct dfi_member_info *info)
@@ -701,7 +706,7 @@ static void run_processes(struct run *run)
 {
 	uint32_t i;
 
-	run->deadline_ns = runner_now_ns() + options.wait_limit_ms * NS_PER_MS;
+	run->seen_ns = runner_now_ns();
 	while (look_after_processes(run) && !hangs(run)) {
 		raise_clock(run->board);
 		look_after_strike(run);
