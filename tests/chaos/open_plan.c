@@ -212,8 +212,13 @@ static void plan_machines(struct open_plan *plan, uint32_t n_machines)
 
 	plan->n_machines = n_machines;
 	plan->lease_ms = MACHINE_LEASE_MS;
-	for (i = 0; i < plan->n_faults; i++)
+	/* Who is stopped is evicted, and who is slow is not. */
+	plan->evict_after_ms *= SLOWER;
+	for (i = 0; i < plan->n_faults; i++) {
 		plan->faults[i].at_ms *= SLOWER;
+		if (plan->faults[i].kind == OPEN_STOP)
+			plan->faults[i].for_ms *= SLOWER;
+	}
 	for (i = 0; i < n; i++) {
 		fault = &plan->faults[plan->n_faults++];
 		fault->kind = OPEN_BLINK + below(&rng, 3);
