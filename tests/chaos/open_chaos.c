@@ -824,6 +824,8 @@ static unsigned run_once(uint64_t seed)
 		open_print_plan(&run.plan);
 	fflush(stdout);
 	open_board(&run);
+	run.board->start_ns = runner_now_ns();
+	atomic_store(&run.board->clock_ns, run.board->start_ns);
 	snprintf(run.state, sizeof(run.state), "/tmp/dfi-open-chaos-XXXXXX");
 	if (!mkdtemp(run.state))
 		runner_die(run.state);

@@ -23,6 +23,15 @@
 #define MOST_BLINK_MS 1500
 #define LEAST_CUT_MS 4000
 #define SLOWER 4 /* than on a host */
+/* In which members hear of others, on a busy machine. */
+#define NEWS_MS 1000
+/* A registry that starts again waits for them to return. */
+#define REGISTRY_MS 3000
+/*
+ * Over a network the helper thread tries for 2 s to reach a peer, which may be
+ * stopped or gone: one after the other.
+ */
+#define HELPER_MS 6000
 
 static void plan_cell(struct open_plan *plan)
 {
@@ -57,6 +66,18 @@ static void plan_datagrams(struct open_plan *plan)
 		plan->segment_size = most * plan->tuple_size;
 }
 
+/*
+ * All that members do by plan is much shorter than the bound: only who is
+ * stopped is evicted. Some bounds are so short that anybody may be. With replay
+ * who is evicted comes back: not all the time.
+ */
+static void plan_bound(struct open_plan *plan, struct rng *rng)
+{
+	plan->harsh = !plan->replays && one_in(rng, 6);
+	plan->evict_after_ms = plan->harsh ? between(rng, 10, 100)
+					   : between(rng, 300, 500);
+}
+
 static void plan_flow(struct open_plan *plan, struct rng *rng)
 {
 	static const uint32_t sizes[] = { 24, 32, 40, 64, 200, 1000, 4096 };
@@ -77,11 +98,9 @@ static void plan_flow(struct open_plan *plan, struct rng *rng)
 	if (plan->keyed && one_in(rng, 2))
 		plan->hold_bytes = (uint64_t)plan->tuple_size *
 		    between(rng, 1, 200);
-	/* With replay who is evicted comes back: not all the time. */
 	if (plan->on_loss != DFI_ON_LOSS_FAIL &&
 	    plan->routing != DFI_ROUTE_ANY && one_in(rng, 2))
-		plan->evict_after_ms = plan->replays ? between(rng, 200, 600)
-						     : between(rng, 10, 300);
+		plan_bound(plan, rng);
 }
 
 static void plan_actors(struct open_plan *plan, struct rng *rng)
@@ -268,6 +287,18 @@ void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only,
 		plan_machines(plan, n_machines);
 }
 
+uint32_t open_news_ms(const struct open_plan *plan)
+{
+	uint32_t ms = NEWS_MS, i;
+
+	for (i = 0; i < plan->n_faults; i++)
+		if (plan->faults[i].kind == OPEN_RESTART)
+			ms += REGISTRY_MS;
+	if (plan->n_machines)
+		ms += 2 * MACHINE_LEASE_MS;
+	return getenv("DFI_TRANSPORT") ? ms + HELPER_MS : ms;
+}
+
 uint32_t open_partition_of(const struct open_plan *plan, uint32_t group)
 {
 	return plan->routing == DFI_ROUTE_HASH
@@ -351,6 +382,26 @@ static void plan_marked_stay(
 		stay->idle_after_ms = between(&rng, 20, 300);
 }
 
+/*
+ * All that lies in a target's rings, and a source's window of a combiner flow,
+ * takes less than a quarter of the bound.
+ */
+static void bound_pauses(
+    const struct open_plan *plan, struct stay_plan *stay, bool is_source)
+{
+	uint32_t of_segment = plan->segment_size
+	    ? plan->segment_size / plan->tuple_size
+	    : 1;
+	uint32_t n = is_source
+	    ? plan->per_window
+	    : plan->n_sources * plan->segment_count * of_segment;
+	/* A sleep may take a millisecond more. */
+	uint32_t most = plan->evict_after_ms * 250 / (stay->pause_us + 1000);
+
+	if (stay->pause_every && stay->pause_every < n / most + 1)
+		stay->pause_every = n / most + 1;
+}
+
 struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
     uint32_t actor, uint32_t number)
 {
@@ -371,6 +422,8 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 		stay.pause_every = between(&rng, 1, is_source ? 50 : 200);
 		stay.pause_us = between(&rng, 1, 3000);
 	}
+	if (plan->evict_after_ms && !plan->harsh)
+		bound_pauses(plan, &stay, is_source);
 	/* Two who must be there must not wait for one seat. */
 	if (plan->min_targets > 1 && plan->resident[actor])
 		stay.seat = DFI_ANY_SEAT;
@@ -425,12 +478,13 @@ void open_print_plan(const struct open_plan *plan)
 	if (plan->mark_every)
 		printf("marks every %u; ", plan->mark_every);
 	printf("seed %lu: %s: %u source and %u target seats, %s; tuples of "
-	       "%u in segments of %u, %u; min %u and %u, evict after %u ms%s\n",
+	       "%u in segments of %u, %u; min %u and %u, evict after %u ms%s%s\n",
 	    (unsigned long)plan->seed, plan->cell.name, plan->n_sources,
 	    plan->n_targets,
 	    plan->goal == DFI_LATENCY ? "latency" : "bandwidth",
 	    plan->tuple_size, plan->segment_size, plan->segment_count,
 	    plan->min_sources, plan->min_targets, plan->evict_after_ms,
+	    plan->harsh ? " (harsh)" : "",
 	    plan->lease_ms ? ", with leases" : "");
 	for (a = 0; a < plan->n_actors; a++)
 		printf("  %s %u in process %u: %u stays%s\n",

@@ -106,6 +106,7 @@ struct open_plan {
 	uint64_t hold_bytes;
 	uint32_t goal, routing, on_loss, min_sources, min_targets;
 	uint32_t evict_after_ms;
+	bool harsh; /* a bound that may put out anybody whose ring is full */
 	uint32_t tuple_size, segment_size, segment_count;
 	/* Tuples of a source; 0: none, or as flows with replay, or that
 	 * combine. */
@@ -125,6 +126,9 @@ static inline uint32_t open_machine_of(uint32_t n_machines, uint32_t process)
 {
 	return 1 + process % (n_machines - 1);
 }
+
+/* How late news of members may come. */
+uint32_t open_news_ms(const struct open_plan *plan);
 
 /* The partition of a group, with routing by keys. */
 uint32_t open_partition_of(const struct open_plan *plan, uint32_t group);
@@ -230,12 +234,14 @@ struct stay_board {
 	int32_t close_ret;
 	bool ended;           /* a target that has come to the end */
 	bool cancelled;       /* a target whose leaving harms nobody */
+	bool aborted;         /* as planned */
 	_Atomic bool excused; /* its process was stopped beyond its lease */
 	bool wrong;           /* text says what it saw */
 	uint32_t harm;        /* then: enum open_harm */
 	_Atomic uint32_t n_stops;
 	uint32_t n_events, n_repeats;
 	_Atomic uint32_t attempted, pushed; /* tuples of a source */
+	_Atomic uint32_t flushed;           /* of these */
 	_Atomic uint32_t received;          /* of a source, by all targets */
 	_Atomic uint32_t taken;             /* by a target */
 	uint64_t dropped;
@@ -245,6 +251,10 @@ struct stay_board {
 	/* Until then they may take it for one that is there; 0: gone_ns. */
 	_Atomic int64_t out_ns;
 	int64_t failed_ns, closed_ns;
+	int64_t late_ns; /* after -ESTALE: of late (open_late.h) */
+	/* With keys, of a target with events: what it has gained. */
+	_Atomic bool gained[OPEN_PARTITIONS];
+	_Atomic bool gaining; /* it may have gained something else */
 	char text[400];
 };
 
@@ -257,9 +267,13 @@ struct open_board {
 	_Atomic bool excused[OPEN_PROCESSES];    /* stopped beyond its lease */
 	_Atomic bool no_more_sources;            /* all have done their stays */
 	_Atomic bool finished;                   /* or are about to be */
-	/* Where each tuple was pushed to (seat + 1), and who got it (id + 1).
+	int64_t start_ns;
+	/*
+	 * Where each tuple was pushed to (seat + 1, with keys partition + 1),
+	 * when (after the start), and who got it (id + 1).
 	 */
 	uint8_t sent[OPEN_ALL_STAYS][OPEN_TUPLES];
+	uint32_t sent_ms[OPEN_ALL_STAYS][OPEN_TUPLES];
 	_Atomic uint16_t owner[OPEN_ALL_STAYS][OPEN_TUPLES];
 	/* The last mark before it, or 0; and the last mark of all. */
 	uint32_t marked[OPEN_ALL_STAYS][OPEN_TUPLES];

@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "open_late.h"
 #include "open_worker.h"
 #include "random.h"
+#include "runner.h"
 
 #define COMMIT 3      /* batches */
 #define MARK_EVERY 40 /* tuples */
@@ -211,12 +213,15 @@ static void lock_store(const struct actor *actor, const struct open_plan *plan,
     struct open_board *board)
 {
 	uint32_t none = 0, own = plan->process_of[actor->number] + 1;
+	int64_t from = runner_now_ns();
 
 	while (!atomic_compare_exchange_strong(
 	    &board->replay.holder, &none, own)) {
 		none = 0;
 		open_sleep_us(100);
 	}
+	/* Its holder may be stopped. */
+	open_late_note(from, runner_now_ns());
 }
 
 static void unlock_store(struct open_board *board)

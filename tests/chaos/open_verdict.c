@@ -6,50 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "open_plan.h"
-
-struct judge {
-	const struct open_plan *plan;
-	const struct open_board *board;
-	uint32_t volume;
-	struct open_verdict *verdict;
-};
+#include "open_judge.h"
 
 static const char *const states[] = { "none", "opening", "open", "settling",
 	"closing", "closed", "refused" };
 
-static uint32_t actor_of(uint32_t id)
-{
-	return id / OPEN_STAYS;
-}
-
-static const struct stay_board *stay(const struct judge *judge, uint32_t id)
-{
-	return &judge->board->stays[id];
-}
-
-static bool is_source(const struct judge *judge, uint32_t id)
-{
-	return open_is_source(judge->plan, actor_of(id));
-}
-
-static bool has_been(const struct judge *judge, uint32_t id)
-{
-	return atomic_load(&stay(judge, id)->state) != STAY_NONE;
-}
-
-/* The first stay of targets, and behind the last. */
-static uint32_t first_target(const struct judge *judge)
-{
-	return open_stay_id(judge->plan->n_source_actors, 0);
-}
-
-static uint32_t n_stays(const struct judge *judge)
-{
-	return open_stay_id(judge->plan->n_actors, 0);
-}
-
-static void blame_for(
+void open_blame(
     struct judge *judge, uint32_t id, enum open_harm harm, const char *what)
 {
 	const struct stay_board *at = stay(judge, id);
@@ -62,17 +24,7 @@ static void blame_for(
 
 static void blame(struct judge *judge, uint32_t id, const char *what)
 {
-	blame_for(judge, id, OPEN_HARMED, what);
-}
-
-static bool survived(const struct judge *judge, uint32_t id)
-{
-	return atomic_load(&stay(judge, id)->state) == STAY_CLOSED;
-}
-
-static bool is_excused(const struct judge *judge, uint32_t id)
-{
-	return atomic_load(&stay(judge, id)->excused);
+	open_blame(judge, id, OPEN_HARMED, what);
 }
 
 bool open_is_whole(
@@ -85,16 +37,7 @@ bool open_is_whole(
 	    (open_is_source(plan, actor_of(id)) || at->ended);
 }
 
-static bool is_whole(const struct judge *judge, uint32_t id)
-{
-	return open_is_whole(judge->plan, judge->board, id);
-}
-
-/*
- * Whether b was lost while a was there, or before a failed. One that was
- * stopped beyond its lease may have been lost at any time since.
- */
-static bool loses(const struct judge *judge, uint32_t a, uint32_t b)
+bool open_loses(const struct judge *judge, uint32_t a, uint32_t b)
 {
 	const struct stay_board *at = stay(judge, a), *lost = stay(judge, b);
 	int64_t gone = atomic_load(&lost->gone_ns);
@@ -133,32 +76,66 @@ static bool has_cause(const struct judge *judge, uint32_t id)
 	uint32_t i;
 
 	for (i = 0; i < n_stays(judge); i++)
-		if (loses(judge, id, i) && !has_cancelled(judge, i))
+		if (open_loses(judge, id, i) && !has_cancelled(judge, i))
 			return true;
 	return false;
 }
 
-/*
- * Whether an ordered flow may evict that one: a source that holds up the
- * others, or a target that lacks what others have of a source that was lost.
- */
-static bool may_put_out(const struct judge *judge, uint32_t id)
+/* It lacks what another target has of a source that was lost. */
+static bool lacks_some(const struct judge *judge, uint32_t target)
 {
-	return is_source(judge, id) ? judge->plan->evict_after_ms != 0
-				    : has_cause(judge, id);
+	uint32_t s, t;
+
+	for (s = 0; s < first_target(judge); s++)
+		for (t = first_target(judge);
+		     open_loses(judge, target, s) && t < n_stays(judge); t++)
+			if (judge->board->last_of[t][s] >
+			    judge->board->last_of[target][s])
+				return true;
+	return false;
 }
 
 /*
- * A target whose ring is full, or anybody while partitions move; or a source
- * that holds up a window.
+ * A target whose ring is full, or anybody while partitions move; a source that
+ * holds up a window, or the others in an ordered flow.
  */
-static bool may_be_evicted(const struct judge *judge, uint32_t id)
+static bool holds_up(const struct judge *judge, uint32_t id)
 {
 	if (judge->plan->combines && !is_source(judge, id))
 		return false;
 	return judge->plan->evict_after_ms &&
 	    (!is_source(judge, id) || judge->plan->keyed ||
-		judge->plan->combines);
+		judge->plan->combines || judge->plan->ordered);
+}
+
+/*
+ * Of a combiner flow: it waits for room at a target that waits for a source
+ * which was stopped between its marks for two targets.
+ */
+static bool waits_for_stopped(const struct judge *judge, uint32_t source)
+{
+	uint32_t s;
+
+	for (s = 0; judge->plan->combines && s < first_target(judge); s++)
+		if (s != source && atomic_load(&stay(judge, s)->n_stops))
+			return true;
+	return false;
+}
+
+/*
+ * Only who could not run for about that time, or is on a machine, which may be
+ * cut off, or does not belong to an ordered flow's next view.
+ */
+static bool may_be_evicted(const struct judge *judge, uint32_t id)
+{
+	int64_t bound = judge->plan->evict_after_ms * INT64_C(1000000);
+
+	if (holds_up(judge, id) &&
+	    (judge->plan->harsh || judge->plan->n_machines || stay(judge, id)->late_ns >= bound / 2 ||
+		waits_for_stopped(judge, id)))
+		return true;
+	return judge->plan->ordered && !is_source(judge, id) &&
+	    lacks_some(judge, id);
 }
 
 /* Of a combiner flow, whose targets have all to be there. */
@@ -177,19 +154,13 @@ static bool lacks_target(const struct judge *judge, uint32_t id)
 /* An error that the rules of the flow want. */
 static bool is_allowed(const struct judge *judge, uint32_t id, int ret)
 {
-	uint32_t actor = actor_of(id);
-	struct stay_plan what = open_stay_plan(
-	    judge->plan, judge->volume, actor, id % OPEN_STAYS);
-
-	/* A close that waits for targets that are not there, or stopped. */
-	if (judge->plan->replays && is_source(judge, id) && ret == -ETIMEDOUT)
-		return true;
-	if (judge->plan->replays && is_source(judge, id) && ret == -ECANCELED)
+	/* A close that waits for targets that are cut off. */
+	if (judge->plan->n_machines && judge->plan->replays &&
+	    is_source(judge, id) && ret == -ETIMEDOUT)
 		return true;
 	if (is_excused(judge, id) ||
-	    (ret == -ECANCELED && what.act == OPEN_ABORT) ||
-	    (ret == -ESTALE && may_be_evicted(judge, id)) ||
-	    (ret == -ESTALE && judge->plan->ordered && may_put_out(judge, id)))
+	    (ret == -ECANCELED && stay(judge, id)->aborted) ||
+	    (ret == -ESTALE && may_be_evicted(judge, id)))
 		return true;
 	if (judge->plan->on_loss != DFI_ON_LOSS_FAIL)
 		return false;
@@ -241,76 +212,6 @@ static void judge_refusal(struct judge *judge, uint32_t id)
 
 /* ---- Tuples ------------------------------------------------------------ */
 
-/* Whether tuple n of a source may be lost with a target. */
-static bool may_lose(const struct judge *judge, uint32_t source, uint32_t n)
-{
-	uint32_t seat = judge->board->sent[source][n] - 1u, t;
-
-	for (t = first_target(judge); t < n_stays(judge); t++)
-		if (loses(judge, source, t) &&
-		    (!judge->plan->names_seats ||
-			stay(judge, t)->seat == DFI_ANY_SEAT ||
-			stay(judge, t)->seat == seat))
-			return true;
-	return false;
-}
-
-static bool is_dead(const struct judge *judge, uint32_t id)
-{
-	return has_been(judge, id) &&
-	    (!survived(judge, id) || is_excused(judge, id));
-}
-
-/*
- * What dfi_source_dropped() may count though it was received: the ring of a
- * target that was killed or evicted, else the segment that the target had
- * begun.
- */
-static uint64_t most_unknown(const struct judge *judge, uint32_t source)
-{
-	const struct open_plan *plan = judge->plan;
-	uint64_t of_segment = plan->segment_size
-	    ? plan->segment_size / plan->tuple_size + 1
-	    : 1;
-	const char *transport = getenv("DFI_TRANSPORT");
-	uint64_t n = 0;
-	uint32_t t;
-
-	for (t = first_target(judge); t < n_stays(judge); t++)
-		if (loses(judge, source, t))
-			n += of_segment *
-			    (is_dead(judge, t) || transport ||
-					judge->plan->evict_after_ms
-				    ? plan->segment_count
-				    : 1);
-	return n;
-}
-
-static void judge_losses(struct judge *judge, uint32_t id)
-{
-	const struct stay_board *at = stay(judge, id);
-	uint32_t n, missing = 0, pushed = atomic_load(&at->pushed);
-	char text[200];
-
-	for (n = 0; n < pushed; n++) {
-		if (atomic_load(&judge->board->owner[id][n]))
-			continue;
-		if (!missing++ && !may_lose(judge, id, n)) {
-			snprintf(text, sizeof(text),
-			    "tuple %u is missing, and its target is whole", n);
-			blame_for(judge, id, OPEN_LOST, text);
-		}
-	}
-	if (!at->settled)
-		return;
-	snprintf(text, sizeof(text), "%u tuples are missing, dropped says %lu",
-	    missing, (unsigned long)at->dropped);
-	if (missing > at->dropped)
-		blame_for(judge, id, OPEN_LOST, text);
-	if (at->dropped > missing + most_unknown(judge, id))
-		blame(judge, id, text);
-}
-
 /* Of what was sent to a target's seat, it has all between first and last. */
 static void judge_gaps(struct judge *judge, uint32_t source, uint32_t target)
 {
@@ -332,7 +233,7 @@ static void judge_gaps(struct judge *judge, uint32_t source, uint32_t target)
 			continue;
 		snprintf(text, sizeof(text), "tuple %u of stay %u is skipped",
 		    n, source);
-		blame_for(judge, target, OPEN_LOST, text);
+		open_blame(judge, target, OPEN_LOST, text);
 		return;
 	}
 }
@@ -405,7 +306,7 @@ static void judge_last(struct judge *judge, uint32_t source)
 		snprintf(text, sizeof(text),
 		    "of stay %u it has %u tuples, others %u", source, own,
 		    last);
-		blame_for(judge, t, OPEN_LOST, text);
+		open_blame(judge, t, OPEN_LOST, text);
 	}
 }
 
@@ -413,11 +314,15 @@ static void judge_last(struct judge *judge, uint32_t source)
 
 static void judge_source(struct judge *judge, uint32_t id)
 {
-	if (judge->plan->replicates)
+	if (judge->plan->replicates) {
 		judge_last(judge, id);
-	else if (is_whole(judge, id) && !judge->plan->replays &&
-	    !judge->plan->combines)
-		judge_losses(judge, id);
+		open_judge_copies(judge, id);
+	} else if (!judge->plan->replays && !judge->plan->combines) {
+		open_judge_losses(judge, id);
+	} else if (stay(judge, id)->dropped &&
+	    (judge->plan->replays || is_whole(judge, id))) {
+		open_blame(judge, id, OPEN_HARMED, "it has dropped tuples");
+	}
 }
 
 static void judge_target(struct judge *judge, uint32_t id)
@@ -443,7 +348,7 @@ void open_judge(const struct open_plan *plan, const struct open_board *board,
 		if (!has_been(&judge, id))
 			continue;
 		if (stay(&judge, id)->wrong)
-			blame_for(&judge, id, stay(&judge, id)->harm,
+			open_blame(&judge, id, stay(&judge, id)->harm,
 			    "saw what can't be");
 		if (atomic_load(&stay(&judge, id)->state) == STAY_REFUSED)
 			judge_refusal(&judge, id);

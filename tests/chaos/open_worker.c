@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "open_late.h"
 #include "open_worker.h"
 #include "runner.h"
 
@@ -72,6 +73,9 @@ static int failed(struct actor *actor, int ret)
 {
 	actor->at->failed_ns = open_stamp(board);
 	actor->at->ret = ret;
+	if (ret == -ESTALE)
+		actor->at->late_ns = open_late_within(INT64_C(1000000) *
+		    (2 * plan.evict_after_ms + open_news_ms(&plan)));
 	if (!actor->at->wrong)
 		snprintf(actor->at->text, sizeof(actor->at->text), "%s",
 		    dfi_errmsg());
@@ -124,7 +128,8 @@ bool open_acts(struct actor *actor)
 		kill(getpid(), SIGKILL);
 	else if (act == OPEN_EXIT)
 		_exit(EXIT_SUCCESS);
-	else if (act == OPEN_ABORT && actor->source)
+	actor->at->aborted = act == OPEN_ABORT;
+	if (act == OPEN_ABORT && actor->source)
 		dfi_source_abort(actor->source);
 	else if (act == OPEN_ABORT)
 		dfi_target_abort(actor->target);
@@ -171,6 +176,9 @@ static void make_tuples(
     struct actor *actor, void *tuples, uint32_t count, uint32_t seat)
 {
 	uint32_t n = atomic_load(&actor->at->pushed), i;
+	uint32_t ms = (uint32_t)((atomic_load(&board->clock_ns) -
+				     board->start_ns) /
+	    1000000);
 	struct open_tuple head = {
 		.stay = actor->id,
 		.seat = actor->at->seat,
@@ -181,8 +189,11 @@ static void make_tuples(
 		head.n = n + i;
 		if (plan.keyed)
 			head.target = group_for(actor, n + i);
+		if (plan.keyed)
+			seat = open_partition_of(&plan, head.target);
 		board->sent[actor->id][n + i] = (uint8_t)(seat + 1);
 		board->marked[actor->id][n + i] = actor->mark;
+		board->sent_ms[actor->id][n + i] = ms;
 		open_make_tuple(
 		    &plan, &head, (char *)tuples + (size_t)i * plan.tuple_size);
 	}
@@ -333,6 +344,7 @@ static int push_all(struct actor *actor)
 				open_wait_for(dfi_source_fd(actor->source));
 			if (ret < 0)
 				return ret;
+			atomic_store(&at->flushed, atomic_load(&at->pushed));
 		}
 	}
 	open_acts(actor);
@@ -423,6 +435,8 @@ static void take_partition(struct actor *actor, const struct dfi_event *event)
 		return;
 	}
 	actor->owns[event->partition] = !leaves;
+	if (!leaves)
+		atomic_store(&actor->at->gained[event->partition], true);
 	ret = leaves ? dfi_partition_release(actor->target, event->partition)
 		     : 0;
 	/* Others are of the flow or the target. */
@@ -554,17 +568,21 @@ void open_take_event(struct actor *actor)
 {
 	struct dfi_event event;
 	struct holder *of;
-	int ret = dfi_target_event(actor->target, &event);
+	int ret;
 
+	/* It may be killed before it knows what it has gained. */
+	atomic_store(&actor->at->gaining, true);
+	ret = dfi_target_event(actor->target, &event);
+	if (ret == 0 && (event.type == DFI_GAINED || event.type == DFI_LEAVING))
+		take_partition(actor, &event);
+	atomic_store(&actor->at->gaining, false);
 	if (ret < 0) {
 		open_note_wrong(actor, "-ENOMSG without an event");
 		return;
 	}
 	actor->at->n_events++;
-	if (event.type == DFI_GAINED || event.type == DFI_LEAVING) {
-		take_partition(actor, &event);
+	if (event.type == DFI_GAINED || event.type == DFI_LEAVING)
 		return;
-	}
 	if (event.type == DFI_MARK) {
 		if (event.value <= actor->watermark)
 			open_note_wrong(actor, "the watermark falls");
@@ -723,6 +741,8 @@ static void close_actor(struct actor *actor)
 	struct stay_board *at = actor->at;
 
 	note_gone(actor);
+	if (actor->source)
+		dfi_source_dropped(actor->source, &at->dropped);
 	set_state(actor, STAY_CLOSING);
 	at->close_ret = actor->source ? dfi_source_close(actor->source)
 				      : dfi_target_close(actor->target);
@@ -741,8 +761,10 @@ static int run_replay(struct actor *actor, bool *whole)
 		return open_replay_consume(actor, &plan, board);
 	ret = open_replay_push(actor, &plan, whole);
 	/* It leaves for another to go on. */
-	if (!ret && !*whole)
+	if (!ret && !*whole) {
+		actor->at->aborted = true;
 		dfi_source_abort(actor->source);
+	}
 	return ret;
 }
 
@@ -842,7 +864,8 @@ static int open_context(const char *address)
 		ret = dfi_open(&attr, &dfi);
 		if (ret < 0)
 			open_sleep_us(5000);
-	} while (is_early(ret));
+	} while (is_early(ret) ||
+	    (ret < 0 && atomic_load(&board->excused[process])));
 	if (ret < 0)
 		fprintf(stderr, "dfi_open: %s\n", dfi_errmsg());
 	return ret;
@@ -865,7 +888,7 @@ int open_worker(int argc, char **argv)
 	open_make_plan(&plan, strtoull(argv[3], NULL, 10), argv[7],
 	    (uint32_t)strtoul(argv[8], NULL, 10));
 	process = (uint32_t)strtoul(argv[5], NULL, 10);
-	if (open_context(argv[6]) < 0)
+	if (open_late_start() || open_context(argv[6]) < 0)
 		return EXIT_FAILURE;
 	for (a = 0; a < plan.n_actors; a++) {
 		if (plan.process_of[a] != process)
