@@ -91,23 +91,38 @@ static struct open_cell make_cell(const struct way *way, uint32_t on_loss)
 	return cell;
 }
 
-struct open_cell open_choose_cell(uint64_t seed, const char *only)
+static uint32_t list_cells(struct open_cell *cells, const char *only)
 {
-	struct open_cell cells[OPEN_MAX_CELLS];
 	uint32_t n = 0, i, on_loss;
 
 	for (i = 0; i < N_WAYS; i++)
 		for (on_loss = 0; on_loss <= DFI_ON_LOSS_REPLAY; on_loss++) {
 			cells[n] = make_cell(&ways[i], on_loss);
+			cells[n].number = n;
 			n += ways[i].carriers & carrier() &&
 			    ways[i].losses & LOSS(on_loss) &&
 			    strstr(cells[n].name, only);
 		}
 	if (n)
-		return cells[seed % n];
+		return n;
 	fprintf(
 	    stderr, "open_chaos: no cell over this transport is '%s'\n", only);
 	exit(EXIT_FAILURE);
+}
+
+struct open_cell open_choose_cell(uint64_t seed, const char *only)
+{
+	struct open_cell cells[OPEN_MAX_CELLS];
+	uint32_t n = list_cells(cells, only);
+
+	return cells[seed % n];
+}
+
+uint32_t open_n_cells(const char *only)
+{
+	struct open_cell cells[OPEN_MAX_CELLS];
+
+	return list_cells(cells, only);
 }
 
 struct open_total *open_total_of(const char *name)

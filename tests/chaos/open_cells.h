@@ -16,7 +16,7 @@
 
 struct open_cell {
 	char name[OPEN_CELL_NAME];
-	uint32_t kind, routing, method, on_loss;
+	uint32_t number, kind, routing, method, on_loss;
 	bool ordered;
 };
 
@@ -41,6 +41,9 @@ unsigned open_violations(const struct open_verdict *verdict);
  * only. Consecutive seeds take turns. Ends the process if there is none.
  */
 struct open_cell open_choose_cell(uint64_t seed, const char *only);
+
+/* Of how many of them. */
+uint32_t open_n_cells(const char *only);
 
 /* What came of the sources (0) and targets (1) of a cell's runs. */
 struct open_total {

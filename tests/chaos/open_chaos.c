@@ -16,6 +16,9 @@
  * --machines: processes are on N - 1 other machines, which are cut off or
  * powered off meanwhile (open_machines.h).
  *
+ * As many runs as are to see all (open_cover.h), in all cells, fail if they and
+ * a quarter more have never seen something.
+ *
  * Each violation is printed with its seed, which --seed S --runs 1, with the
  * same cells, repeats. Totals of each cell come last, and then "runs: N
  * violations: M"; the exit status is 0 without a violation.
@@ -34,13 +37,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "open_cover.h"
 #include "open_machines.h"
 #include "open_plan.h"
+#include "random.h"
 #include "runner.h"
 
 #define GRACE "2000"
 #define NS_PER_MS INT64_C(1000000)
-#define MAX_ACTIONS (2 * (OPEN_FAULTS + OPEN_STRIKES))
+#define MAX_ACTIONS \
+	(2 * (OPEN_FAULTS + OPEN_STRIKES + OPEN_FORCED + OPEN_CALLS))
 #define RESPAWN_MS 20
 #define MOST_PACE_NS (5 * NS_PER_MS)
 #define FIRST_PORT 7000 /* of registries */
@@ -68,6 +74,7 @@ static volatile sig_atomic_t ends; /* behind the run in work */
 struct action {
 	int64_t at_ns; /* 0: done */
 	enum open_fault_kind kind;
+	enum open_whom whom;
 	uint32_t process, for_ms;
 	bool undo;     /* continue, or start the registry again */
 	bool outlasts; /* a stop beyond the lease */
@@ -91,6 +98,7 @@ struct run {
 	uint32_t struck;
 	bool cut[MACHINES], off[MACHINES];
 	unsigned n_struck[OPEN_FAULT_KINDS];
+	int64_t next_ns;   /* when another one that is chosen may happen */
 	bool finishes;     /* dfi_flow_finish() is due */
 	uint64_t progress; /* as last seen */
 	int64_t begun_ns;
@@ -405,6 +413,11 @@ static void stop(struct run *run, const struct action *action)
 	count_stop(run, action->process);
 }
 
+static bool is_away(int ret)
+{
+	return ret == -ENOTCONN || ret == -ECONNREFUSED;
+}
+
 /* As soon as there is a registry. */
 static void finish(struct run *run)
 {
@@ -413,7 +426,7 @@ static void finish(struct run *run)
 	/* A source that is refused may read it. */
 	atomic_store(&run->board->finished, true);
 	ret = dfi_flow_finish(run->dfi, OPEN_FLOW);
-	run->finishes = ret == -ENOTCONN || ret == -ECONNREFUSED;
+	run->finishes = is_away(ret);
 	if (ret < 0 && !run->finishes)
 		violation(run, dfi_errmsg(), ret);
 }
@@ -508,6 +521,38 @@ static void undo_strikes(struct run *run)
 		} while (run->strikes);
 }
 
+/* Each partition to some seat, or to whom the library chooses. */
+static void assign(struct run *run, const struct action *action)
+{
+	struct rng rng = {
+		.state = mix(run->plan.seed ^ (uint64_t)action->at_ns),
+	};
+	uint32_t owners[OPEN_PARTITIONS], i, seat;
+	int ret;
+
+	for (i = 0; i < OPEN_PARTITIONS; i++) {
+		seat = below(&rng, run->plan.n_targets + 1);
+		owners[i] = seat < run->plan.n_targets ? seat : DFI_ANY_SEAT;
+	}
+	ret = dfi_flow_assign(run->dfi, OPEN_FLOW,
+	    one_in(&rng, 4) ? NULL : owners, OPEN_PARTITIONS);
+	if (ret < 0 && !is_away(ret))
+		violation(run, dfi_errmsg(), ret);
+}
+
+/* Somebody may be in it. */
+static void give_up(struct run *run, const struct action *action)
+{
+	uint32_t seat = (uint32_t)(action->at_ns / NS_PER_MS) %
+	    run->plan.n_sources;
+	int ret;
+
+	atomic_store(&run->board->replay.given_up[seat], true);
+	ret = dfi_flow_give_up(run->dfi, OPEN_FLOW, seat);
+	if (ret < 0 && ret != -EBUSY && !is_away(ret))
+		violation(run, dfi_errmsg(), ret);
+}
+
 static void act(struct run *run, const struct action *action)
 {
 	switch (action->kind) {
@@ -519,6 +564,12 @@ static void act(struct run *run, const struct action *action)
 		return;
 	case OPEN_FINISH:
 		finish(run);
+		return;
+	case OPEN_ASSIGN:
+		assign(run, action);
+		return;
+	case OPEN_GIVE_UP:
+		give_up(run, action);
 		return;
 	case OPEN_RESTART:
 		if (action->undo) {
@@ -543,9 +594,10 @@ static void add_action(
 	run->actions[run->n_actions++] = (struct action){
 		.at_ns = at_ns,
 		.kind = fault->kind,
+		.whom = fault->whom,
 		.process = fault->process,
-		.undo = undo,
 		.for_ms = fault->for_ms,
+		.undo = undo,
 		.outlasts = run->plan.lease_ms &&
 		    fault->for_ms > run->plan.lease_ms,
 	};
@@ -586,6 +638,59 @@ static bool has_begun(const struct run *run)
 	return opened[0] && opened[1];
 }
 
+/* A stay that has moved something. */
+static bool is_busy(const struct stay_board *at)
+{
+	return atomic_load(&at->state) == STAY_OPEN &&
+	    (atomic_load(&at->pushed) || atomic_load(&at->taken));
+}
+
+static bool has_busy(const struct run *run, uint32_t process, bool source)
+{
+	uint32_t a, i;
+
+	for (a = 0; a < run->plan.n_actors; a++)
+		for (i = 0;
+		     run->pids[process] && run->plan.process_of[a] == process &&
+		     open_is_source(&run->plan, a) == source && i < OPEN_STAYS;
+		     i++)
+			if (is_busy(&run->board->stays[open_stay_id(a, i)]))
+				return true;
+	return false;
+}
+
+/*
+ * Choose whom an action hits; false: not yet. What undoes it comes behind it,
+ * and in time.
+ */
+static bool choose_process(struct run *run, struct action *action)
+{
+	bool source = action->whom == OPEN_SOURCE;
+	uint32_t n = run->plan.n_processes, i, process;
+
+	if (action->undo || action->whom == OPEN_PROCESS)
+		return true;
+	for (i = 0; i < n; i++) {
+		process = (uint32_t)(run->plan.seed + i) % n;
+		if (has_busy(run, process, source) &&
+		    (action->kind != OPEN_KILL || run->plan.combines ||
+			process % 2))
+			break;
+	}
+	if (i == n || runner_now_ns() < run->next_ns) {
+		action->at_ns = runner_now_ns() + NS_PER_MS;
+		return false;
+	}
+	/* One after the other. */
+	run->next_ns = runner_now_ns() + 20 * NS_PER_MS;
+	action->process = process;
+	if (action->kind == OPEN_STOP) {
+		action[1].process = process;
+		action[1].at_ns = runner_now_ns() + action->for_ms * NS_PER_MS;
+	}
+	return true;
+}
+
 /* Do the earliest that is due. On machines processes take seconds to begin. */
 static void act_when_due(struct run *run)
 {
@@ -599,7 +704,8 @@ static void act_when_due(struct run *run)
 		    !(run->strikes && is_strike(run->actions[i].kind)) &&
 		    (!next || run->actions[i].at_ns < next->at_ns))
 			next = &run->actions[i];
-	if (next && next->at_ns <= runner_now_ns()) {
+	if (next && next->at_ns <= runner_now_ns() &&
+	    choose_process(run, next)) {
 		act(run, next);
 		next->at_ns = 0;
 	}
@@ -845,6 +951,7 @@ static unsigned run_once(uint64_t seed)
 		open_print_board(&run.plan, run.board, options.volume);
 	fflush(stdout);
 	count(&run);
+	open_cover_count(&run.plan, run.board);
 	end_run(&run);
 	if (options.machines)
 		printf("seed %" PRIu64 ": %s: %u violations, %ld s\n", seed,
@@ -915,6 +1022,12 @@ static void parse(int argc, char **argv)
 	}
 }
 
+/* Of all cells, and so many runs that all has to be seen. */
+static bool is_full(uint32_t runs)
+{
+	return !options.cell[0] && runs >= open_cover_runs();
+}
+
 static void end_soon(int signal)
 {
 	(void)signal;
@@ -926,6 +1039,7 @@ int main(int argc, char **argv)
 	const struct sigaction on_end = { .sa_handler = end_soon,
 		.sa_flags = SA_RESTART };
 	unsigned violations = 0;
+	uint64_t next;
 	uint32_t runs;
 	int64_t end;
 
@@ -955,9 +1069,17 @@ int main(int argc, char **argv)
 			printf("%u runs, %u violations\n", runs, violations);
 		violations += run_once(options.seed + runs);
 	}
+	for (next = options.seed + runs;
+	     is_full(runs) && !ends && runs < options.runs + options.runs / 4 &&
+	     open_cover_look("", false);
+	     runs++) {
+		next = open_cover_seed(next, "");
+		violations += run_once(next++);
+	}
 	open_print_totals();
-	printf("seeds: %" PRIu64 " to %" PRIu64 "\n", options.seed,
-	    options.seed + runs - 1);
+	if (open_cover_look(options.cell, true) && is_full(runs) && !ends)
+		violations++;
+	printf("seeds: %" PRIu64 " to %" PRIu64 "\n", options.seed, next - 1);
 	printf("runs: %u violations: %u\n", runs, violations);
 	return violations ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -174,7 +174,7 @@ static uint32_t judge_each(
 {
 	const struct stay_board *at = stay(judge, source);
 	bool whole = is_whole(judge, source), blamed = false;
-	uint32_t n, missing = 0;
+	uint32_t n, missing = 0, rest[OPEN_PARTITIONS] = { 0 };
 	const char *what;
 
 	for (n = 0; n < atomic_load(&at->pushed); n++) {
@@ -188,6 +188,11 @@ static uint32_t judge_each(
 		    : left_all_sent(judge, source) &&
 			n < atomic_load(&at->flushed)
 		    ? "it was flushed"
+		    : left_all_sent(judge, source) &&
+			judge->plan->names_seats &&
+			++rest[lane_of(judge, source, n)] >=
+			    of_segment(judge->plan)
+		    ? "it ends a segment that was full"
 		    : NULL;
 		if (what)
 			blame_tuple(judge, source, n, what);
@@ -209,7 +214,7 @@ static uint64_t most_lost(const struct judge *judge, uint32_t source)
 	return n;
 }
 
-/* A segment for each target. */
+/* A segment that is not full for each target. */
 static uint64_t most_unsent(const struct judge *judge, uint32_t source)
 {
 	uint64_t n = 0;
@@ -217,7 +222,7 @@ static uint64_t most_unsent(const struct judge *judge, uint32_t source)
 
 	for (t = first_target(judge); t < n_stays(judge); t++)
 		if (has_met(judge, source, t))
-			n += of_segment(judge->plan);
+			n += of_segment(judge->plan) - 1;
 	return n;
 }
 
@@ -313,19 +318,25 @@ static void judge_dropped(struct judge *judge, uint32_t source)
 	open_blame(judge, source, OPEN_HARMED, text);
 }
 
-/* All who have met a source that died have what it had flushed. */
-static void judge_flushed(struct judge *judge, uint32_t source)
+/* All who have met a source that died have what it had sent. */
+static void judge_sent(struct judge *judge, uint32_t source)
 {
-	uint32_t flushed = atomic_load(&stay(judge, source)->flushed), t, last;
+	uint32_t sent = atomic_load(&stay(judge, source)->flushed), t, last;
+	uint32_t pushed = atomic_load(&stay(judge, source)->pushed);
 	char text[100];
+
+	/* Full segments. In an ordered flow they may wait for a number. */
+	if (!judge->plan->ordered &&
+	    pushed + 1 > sent + of_segment(judge->plan))
+		sent = pushed + 1 - of_segment(judge->plan);
 
 	for (t = first_target(judge); t < n_stays(judge); t++) {
 		last = judge->board->last_of[t][source];
-		if (!last || last >= flushed || !is_whole(judge, t))
+		if (!last || last >= sent || !is_whole(judge, t))
 			continue;
 		snprintf(text, sizeof(text),
-		    "of stay %u it has %u tuples, %u were flushed", source,
-		    last, flushed);
+		    "of stay %u it has %u tuples, %u were sent", source, last,
+		    sent);
 		open_blame(judge, t, OPEN_LOST, text);
 	}
 }
@@ -335,5 +346,5 @@ void open_judge_copies(struct judge *judge, uint32_t source)
 	if (is_whole(judge, source))
 		judge_dropped(judge, source);
 	else if (left_all_sent(judge, source))
-		judge_flushed(judge, source);
+		judge_sent(judge, source);
 }

@@ -27,11 +27,10 @@
 #define NEWS_MS 1000
 /* A registry that starts again waits for them to return. */
 #define REGISTRY_MS 3000
-/*
- * Over a network the helper thread tries for 2 s to reach a peer, which may be
- * stopped or gone: one after the other.
- */
-#define HELPER_MS 6000
+/* The helper thread tries for so long to reach a peer that is stopped. */
+#define HELPER_MS 2000
+/* Over a network also one that is gone: one after the other. */
+#define NETWORK_MS 6000
 
 static void plan_cell(struct open_plan *plan)
 {
@@ -78,7 +77,8 @@ static void plan_bound(struct open_plan *plan, struct rng *rng)
 					   : between(rng, 300, 500);
 }
 
-static void plan_flow(struct open_plan *plan, struct rng *rng)
+/* goal: -1: any. */
+static void plan_flow(struct open_plan *plan, struct rng *rng, int goal)
 {
 	static const uint32_t sizes[] = { 24, 32, 40, 64, 200, 1000, 4096 };
 
@@ -86,6 +86,8 @@ static void plan_flow(struct open_plan *plan, struct rng *rng)
 	plan->n_targets = between(rng, 1, OPEN_SEATS);
 	plan->tuple_size = sizes[below(rng, sizeof(sizes) / sizeof(sizes[0]))];
 	plan->goal = one_in(rng, 3) ? DFI_LATENCY : DFI_BANDWIDTH;
+	if (goal >= 0)
+		plan->goal = (uint32_t)goal;
 	if (plan->goal == DFI_BANDWIDTH)
 		plan->segment_size = plan->tuple_size *
 		    between(rng, 1, one_in(rng, 2) ? 4 : 32);
@@ -105,11 +107,12 @@ static void plan_flow(struct open_plan *plan, struct rng *rng)
 
 static void plan_actors(struct open_plan *plan, struct rng *rng)
 {
+	uint32_t least = plan->forced ? 2 : 1;
 	uint32_t a, residents = 0, most;
 
-	plan->n_source_actors = between(rng, 1, OPEN_ACTORS / 2);
+	plan->n_source_actors = between(rng, least, OPEN_ACTORS / 2);
 	plan->n_actors = plan->n_source_actors +
-	    between(rng, 1, OPEN_ACTORS / 2);
+	    between(rng, least, OPEN_ACTORS / 2);
 	most = plan->n_actors < OPEN_PROCESSES ? plan->n_actors
 					       : OPEN_PROCESSES;
 	plan->n_processes = between(rng, 1, most);
@@ -265,16 +268,79 @@ static void plan_machines(struct open_plan *plan, uint32_t n_machines)
 	}
 }
 
+int open_forced_goal(uint64_t seed, const char *only)
+{
+	uint64_t turn = seed / open_n_cells(only);
+
+	return turn % 3 == 0 ? DFI_BANDWIDTH : turn % 3 == 1 ? DFI_LATENCY : -1;
+}
+
+/* Targets of a combiner flow stay. */
+static void plan_forced(struct open_plan *plan)
+{
+	static const struct open_fault faults[OPEN_FORCED] = {
+		{ .kind = OPEN_STOP, .whom = OPEN_SOURCE },
+		{ .kind = OPEN_STOP, .whom = OPEN_TARGET },
+		{ .kind = OPEN_KILL, .whom = OPEN_SOURCE },
+		{ .kind = OPEN_KILL, .whom = OPEN_TARGET },
+	};
+	struct rng rng = { .state = mix(plan->seed ^ 0x666f7263) };
+	struct open_fault fault;
+	uint32_t a, i;
+
+	/* The first of each role are killed by nobody, so they can leave. */
+	if (!plan->combines)
+		plan->n_processes = 4;
+	for (a = 0; a < plan->n_actors && !plan->combines; a++)
+		plan->process_of[a] = open_is_source(plan, a)
+		    ? a != 0
+		    : 2 + (a != plan->n_source_actors);
+	for (i = 0; i < plan->n_faults; i++)
+		if (plan->faults[i].kind == OPEN_KILL)
+			plan->faults[i].kind = OPEN_STOP;
+	/* So that somebody joins behind each death. */
+	for (a = 0; a < plan->n_actors; a++)
+		if (plan->n_stays[a] < 3 &&
+		    (!plan->combines || open_is_source(plan, a)))
+			plan->n_stays[a] = 3;
+	for (i = 0; i < OPEN_FORCED; i++) {
+		fault = faults[i];
+		fault.at_ms = between(&rng, 1, 100);
+		fault.for_ms = between(&rng, 10, SHORT_MS);
+		if (plan->combines && fault.kind == OPEN_KILL &&
+		    fault.whom == OPEN_TARGET)
+			continue;
+		plan->faults[plan->n_faults++] = fault;
+	}
+}
+
+static void plan_calls(struct open_plan *plan)
+{
+	struct rng rng = { .state = mix(plan->seed ^ 0x63616c6c) };
+	uint32_t n = below(&rng, OPEN_CALLS + 1), i;
+
+	for (i = 0; i < n && (plan->keyed || plan->replays); i++)
+		plan->faults[plan->n_faults++] = (struct open_fault){
+			.kind = plan->keyed && (!plan->replays || i % 2)
+			    ? OPEN_ASSIGN
+			    : OPEN_GIVE_UP,
+			.at_ms = between(&rng, 1, 400),
+		};
+}
+
 void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only,
     uint32_t n_machines)
 {
 	struct rng rng = { .state = mix(seed ^ 0x6f70656e) };
+	int goal;
 
 	memset(plan, 0, sizeof(*plan));
 	plan->seed = seed;
 	plan->cell = open_choose_cell(seed, only);
 	plan_cell(plan);
-	plan_flow(plan, &rng);
+	goal = n_machines ? -1 : open_forced_goal(seed, only);
+	plan->forced = goal >= 0;
+	plan_flow(plan, &rng, goal);
 	plan_actors(plan, &rng);
 	plan_faults(plan, &rng);
 	if (plan->replays)
@@ -283,6 +349,9 @@ void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only,
 		plan_combine(plan);
 	if (!plan->replays && !plan->combines)
 		plan_marks(plan);
+	if (plan->forced)
+		plan_forced(plan);
+	plan_calls(plan);
 	if (n_machines)
 		plan_machines(plan, n_machines);
 }
@@ -296,7 +365,12 @@ uint32_t open_news_ms(const struct open_plan *plan)
 			ms += REGISTRY_MS;
 	if (plan->n_machines)
 		ms += 2 * MACHINE_LEASE_MS;
-	return getenv("DFI_TRANSPORT") ? ms + HELPER_MS : ms;
+	return getenv("DFI_TRANSPORT") ? ms + NETWORK_MS : ms;
+}
+
+uint32_t open_own_news_ms(const struct open_plan *plan)
+{
+	return open_news_ms(plan) + HELPER_MS;
 }
 
 uint32_t open_partition_of(const struct open_plan *plan, uint32_t group)
@@ -402,6 +476,27 @@ static void bound_pauses(
 		stay->pause_every = n / most + 1;
 }
 
+/* The first target leaves soon; sources take their time, and leave. */
+static void force_stay(const struct open_plan *plan, struct stay_plan *stay,
+    uint32_t actor, uint32_t number)
+{
+	if (!open_is_source(plan, actor)) {
+		if (actor > plan->n_source_actors || number % 2 ||
+		    number >= plan->n_stays[actor])
+			return;
+		stay->act = OPEN_LEAVE;
+		stay->act_at = 1;
+		return;
+	}
+	if (stay->n_tuples < 600)
+		stay->n_tuples = 600;
+	if (!stay->pause_every || stay->pause_every > 20)
+		stay->pause_every = 20;
+	stay->pause_us = 5000;
+	if (number % 2 == 0)
+		stay->act = OPEN_STAY;
+}
+
 struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
     uint32_t actor, uint32_t number)
 {
@@ -422,8 +517,6 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 		stay.pause_every = between(&rng, 1, is_source ? 50 : 200);
 		stay.pause_us = between(&rng, 1, 3000);
 	}
-	if (plan->evict_after_ms && !plan->harsh)
-		bound_pauses(plan, &stay, is_source);
 	/* Two who must be there must not wait for one seat. */
 	if (plan->min_targets > 1 && plan->resident[actor])
 		stay.seat = DFI_ANY_SEAT;
@@ -431,6 +524,10 @@ struct stay_plan open_stay_plan(const struct open_plan *plan, uint32_t volume,
 		plan_source(plan, &stay, &rng, volume);
 	else if (number < plan->n_stays[actor])
 		plan_target(&stay, &rng);
+	if (plan->forced)
+		force_stay(plan, &stay, actor, number);
+	if (plan->evict_after_ms && !plan->harsh)
+		bound_pauses(plan, &stay, is_source);
 	if (plan->keyed || plan->combines)
 		plan_keyed_stay(&stay, is_source, rng.state);
 	plan_cancel(&stay, rng.state);
@@ -463,8 +560,11 @@ void open_print_plan(const struct open_plan *plan)
 {
 	static const char *const kinds[] = { "kill", "stop",
 		"restart the registry instead of", "finish, not",
+		"assign partitions, not", "give a seat up, not",
 		"blink the machine of", "cut off the machine of",
 		"power off the machine of" };
+	static const char *const whom[] = { "", " or one with a source",
+		" or one with a target" };
 	const struct open_fault *fault;
 	uint32_t a, i;
 
@@ -477,8 +577,9 @@ void open_print_plan(const struct open_plan *plan)
 		    plan->combining);
 	if (plan->mark_every)
 		printf("marks every %u; ", plan->mark_every);
-	printf("seed %lu: %s: %u source and %u target seats, %s; tuples of "
-	       "%u in segments of %u, %u; min %u and %u, evict after %u ms%s%s\n",
+	printf(
+	    "seed %lu: %s: %u source and %u target seats, %s; tuples of "
+	    "%u in segments of %u, %u; min %u and %u, evict after %u ms%s%s\n",
 	    (unsigned long)plan->seed, plan->cell.name, plan->n_sources,
 	    plan->n_targets,
 	    plan->goal == DFI_LATENCY ? "latency" : "bandwidth",
@@ -493,9 +594,9 @@ void open_print_plan(const struct open_plan *plan)
 		    plan->resident[a] ? " and more" : "");
 	for (i = 0; i < plan->n_faults; i++) {
 		fault = &plan->faults[i];
-		printf("  %s process %u at %u ms for %u ms\n",
-		    kinds[fault->kind], fault->process, fault->at_ms,
-		    fault->for_ms);
+		printf("  %s process %u%s at %u ms for %u ms\n",
+		    kinds[fault->kind], fault->process, whom[fault->whom],
+		    fault->at_ms, fault->for_ms);
 	}
 }
 

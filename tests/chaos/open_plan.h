@@ -22,6 +22,8 @@
 #define OPEN_PROCESSES 5
 #define OPEN_FAULTS 6 /* of processes */
 #define OPEN_STRIKES 4
+#define OPEN_FORCED 4 /* faults of a run in which all happens */
+#define OPEN_CALLS 3  /* of the flow's creator */
 #define OPEN_STAYS 32 /* of an actor, at most */
 #define OPEN_ALL_STAYS (OPEN_ACTORS * OPEN_STAYS)
 #define OPEN_TUPLES 4096 /* of a stay, at most */
@@ -69,6 +71,8 @@ enum open_fault_kind {
 	OPEN_STOP,    /* and continue */
 	OPEN_RESTART, /* kill the registry, and start another */
 	OPEN_FINISH,  /* dfi_flow_finish() before all sources have come */
+	OPEN_ASSIGN,  /* dfi_flow_assign(): partitions move */
+	OPEN_GIVE_UP, /* dfi_flow_give_up() of some source's seat */
 	/* Of the machine of a process: */
 	OPEN_BLINK, /* cut off, for a moment that connections outlive */
 	OPEN_CUT,   /* cut off for longer, and healed */
@@ -76,8 +80,16 @@ enum open_fault_kind {
 	OPEN_FAULT_KINDS,
 };
 
+/* Whom a fault hits. */
+enum open_whom {
+	OPEN_PROCESS, /* that process, at that time */
+	OPEN_SOURCE,  /* one that has an open source, as soon as there is one */
+	OPEN_TARGET,
+};
+
 struct open_fault {
 	enum open_fault_kind kind;
+	enum open_whom whom;
 	uint32_t process;
 	uint32_t at_ms, for_ms;
 };
@@ -106,7 +118,8 @@ struct open_plan {
 	uint64_t hold_bytes;
 	uint32_t goal, routing, on_loss, min_sources, min_targets;
 	uint32_t evict_after_ms;
-	bool harsh; /* a bound that may put out anybody whose ring is full */
+	bool forced; /* members of both roles join, leave, die and stop */
+	bool harsh;  /* a bound that may put out anybody whose ring is full */
 	uint32_t tuple_size, segment_size, segment_count;
 	/* Tuples of a source; 0: none, or as flows with replay, or that
 	 * combine. */
@@ -114,8 +127,12 @@ struct open_plan {
 	uint32_t lease_ms;   /* 0: none */
 	uint32_t n_machines; /* 0: one */
 	uint32_t n_faults;
-	struct open_fault faults[OPEN_FAULTS + OPEN_STRIKES];
+	struct open_fault
+	    faults[OPEN_FAULTS + OPEN_STRIKES + OPEN_FORCED + OPEN_CALLS];
 };
+
+/* The goal (enum dfi_goal) of a run in which all happens, or -1: another. */
+int open_forced_goal(uint64_t seed, const char *only);
 
 /* Of a cell whose name contains only; between machines if there are some. */
 void open_make_plan(struct open_plan *plan, uint64_t seed, const char *only,
@@ -127,8 +144,9 @@ static inline uint32_t open_machine_of(uint32_t n_machines, uint32_t process)
 	return 1 + process % (n_machines - 1);
 }
 
-/* How late news of members may come. */
+/* How late news of others may come, and of an own eviction. */
 uint32_t open_news_ms(const struct open_plan *plan);
+uint32_t open_own_news_ms(const struct open_plan *plan);
 
 /* The partition of a group, with routing by keys. */
 uint32_t open_partition_of(const struct open_plan *plan, uint32_t group);
@@ -186,6 +204,7 @@ struct replay_board {
 	} of[OPEN_PARTITIONS];
 	/* Without keys: of each seat, which tuples took effect. */
 	_Atomic bool seen[OPEN_SEATS][OPEN_TUPLES];
+	_Atomic bool given_up[OPEN_SEATS]; /* or it was tried */
 	/* All of a seat's input was acknowledged. */
 	_Atomic bool whole[OPEN_SEATS];
 };

@@ -324,6 +324,8 @@ static void note_holder(struct actor *actor, const struct open_plan *plan,
 	case DFI_GIVEN_UP:
 		if (!of->lost ||
 		    (!plan->return_timeout_ms &&
+			!atomic_load(&board->replay.given_up[event->seat %
+			    OPEN_SEATS]) &&
 			!atomic_load(&board->finished)))
 			open_note_wrong(actor, "a seat is given up");
 		of->lost = false;

@@ -131,7 +131,8 @@ static bool may_be_evicted(const struct judge *judge, uint32_t id)
 	int64_t bound = judge->plan->evict_after_ms * INT64_C(1000000);
 
 	if (holds_up(judge, id) &&
-	    (judge->plan->harsh || judge->plan->n_machines || stay(judge, id)->late_ns >= bound / 2 ||
+	    (judge->plan->harsh || judge->plan->n_machines ||
+		stay(judge, id)->late_ns >= bound / 2 ||
 		waits_for_stopped(judge, id)))
 		return true;
 	return judge->plan->ordered && !is_source(judge, id) &&

@@ -75,7 +75,7 @@ static int failed(struct actor *actor, int ret)
 	actor->at->ret = ret;
 	if (ret == -ESTALE)
 		actor->at->late_ns = open_late_within(INT64_C(1000000) *
-		    (2 * plan.evict_after_ms + open_news_ms(&plan)));
+		    (2 * plan.evict_after_ms + open_own_news_ms(&plan)));
 	if (!actor->at->wrong)
 		snprintf(actor->at->text, sizeof(actor->at->text), "%s",
 		    dfi_errmsg());
@@ -176,9 +176,9 @@ static void make_tuples(
     struct actor *actor, void *tuples, uint32_t count, uint32_t seat)
 {
 	uint32_t n = atomic_load(&actor->at->pushed), i;
-	uint32_t ms = (uint32_t)((atomic_load(&board->clock_ns) -
-				     board->start_ns) /
-	    1000000);
+	uint32_t ms =
+	    (uint32_t)((atomic_load(&board->clock_ns) - board->start_ns) /
+		1000000);
 	struct open_tuple head = {
 		.stay = actor->id,
 		.seat = actor->at->seat,
