@@ -951,7 +951,7 @@ Test(keyed, a_target_that_does_not_take_what_waited_is_evicted)
 	pthread_t closes;
 	int ret;
 
-	attr.open.evict_after_ms = 50;
+	attr.open.evict_after_ms = 1000;
 	attr.open.hold_bytes = 4096 * sizeof(struct kv);
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 	first = target_with_events(0, DFI_NONBLOCK);
@@ -999,7 +999,7 @@ Test(keyed, an_eviction_takes_no_event_away)
 	const void *tuple;
 	int ret;
 
-	attr.open.evict_after_ms = 50;
+	attr.open.evict_after_ms = 1000;
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 	first = target_with_events(0, DFI_NONBLOCK);
 	await_owned(first, &owned, PARTITIONS);
