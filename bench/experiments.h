@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define MAX_STEPS 14
-#define MAX_CLAIMS 8
+#define MAX_CLAIMS 10
 #define MAX_FIGURES 7
 
 /* One command, whose rows get the member "series". */

@@ -32,6 +32,12 @@
 	"where rings lie in memory, which this machine has no counters to "   \
 	"show."
 
+/* Why a pair may stand still while a target joins, leaves or dies. */
+#define NEWCOMER                                                           \
+	"The process that starts or ends, the registry and the helper "    \
+	"threads of all members need a processor, and the pair has both. " \
+	"Where nothing happens, its longest gap is 0.05 to 1 ms."
+
 const struct experiment own_experiments[] = {
 	{
 	    .id = "B1",
@@ -444,7 +450,7 @@ const struct experiment own_experiments[] = {
 		    "in which nothing happens, and how long partitions take "
 		    "to move under load.",
 	    .steps = {
-		{ "steady", "open", 20, 2 },
+		{ "steady", "open --repeat 15", 40, 2 },
 		{ "pauses", "pauses", 6, 2 },
 	    },
 	    .claims = {
@@ -461,6 +467,13 @@ const struct experiment own_experiments[] = {
 		    "measure=replicate", NULL, 0.97, 0, STATES },
 		{ "A round trip takes at most 1.03 times a closed flow's",
 		    "ratio", "measure=trips", NULL, 0, 1.03, NULL },
+		{ "A pair stands still for at most 1000 us while another "
+		  "target joins",
+		    "value", "event=join", NULL, 0, 1000, NEWCOMER },
+		{ "For at most 1000 us while one leaves", "value", "event=leave", NULL, 0, 1000,
+		    NEWCOMER },
+		{ "For at most 1000 us while one dies", "value", "event=death", NULL, 0, 1000,
+		    NEWCOMER },
 		{ "128 of 256 partitions move within 10 ms behind the drain "
 		  "of their owner",
 		    "value", "event=hand-over", NULL, 0, 10,
