@@ -446,18 +446,21 @@ static void take_partition(struct actor *actor, const struct dfi_event *event)
 
 /*
  * The watermark is not above the last mark before a tuple, unless it was when
- * the source joined, or the tuple is late. A target that aligns gets nothing
- * behind a mark above the watermark, but for sources that are gone, and while
- * partitions move.
+ * the source joined, in an ordered flow when its first tuple was due, or the
+ * tuple is late. A target that aligns gets nothing behind a mark above the
+ * watermark, but for sources that are gone, and while partitions move.
  */
 static const char *check_marks(
     struct actor *actor, const struct open_tuple *head)
 {
 	uint32_t before = board->marked[head->stay][head->n];
-	const struct holder *of = &actor->of[head->seat];
+	struct holder *of = &actor->of[head->seat];
 
 	if (!actor->what.events || !plan.mark_every)
 		return NULL;
+	/* Others may have marked between the event and this place (K6). */
+	if (plan.ordered && head->n == 0)
+		of->watermark = actor->watermark;
 	if (actor->watermark > before && actor->watermark > of->watermark &&
 	    !(actor->what.idle_after_ms && dfi_target_late(actor->target) == 1))
 		return "a tuple behind the watermark";

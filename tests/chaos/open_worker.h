@@ -15,7 +15,7 @@ struct holder {
 	uint32_t stay;        /* id + 1, by the last tuple */
 	uint64_t first;       /* by events: the number of its first tuple */
 	bool lost;            /* with replay: the last holder, by events */
-	uint64_t watermark;   /* as it joined */
+	uint64_t watermark;   /* with which it began to count */
 };
 
 struct replay_target;

@@ -236,9 +236,11 @@ Test(order_marks, k6_a_source_counts_from_its_first_place_on)
 	t = target(0);
 	s[0] = ready_source(0, 1);
 	s[1] = ready_source(1, 1);
+	next_joined(t);
+	next_joined(t);
 	mark(s[0], 5);
 	expect_mark(t, 5);
-	/* From now on it counts, with 5. */
+	/* It has joined with 0, and counts from now on, with 5. */
 	send_one(s[1], 1, 1);
 	mark(s[0], 9);
 	send_one(s[0], 0, 2);
