@@ -197,6 +197,9 @@ static int make_room(struct dfi_source *source, uint32_t partition,
 		return dfi__open_lose(source, seat);
 	if (end)
 		open_note_room(open, seat, false);
+	/* The owner of tuples that wait may have been lost without news. */
+	if (!ret && !end)
+		ret = dfi__open_drop_lost(source);
 	if (!ret)
 		ret = dfi__open_adopt(source);
 	if (ret < 0 || keyed_to(open->keyed, partition) != end)
@@ -485,6 +488,8 @@ static int empty_hold(struct dfi_source *source)
 	while (!ret && open->keyed->held.n) {
 		until = 0;
 		ret = source_check(source);
+		if (!ret)
+			ret = dfi__open_drop_lost(source);
 		if (!ret)
 			ret = dfi__open_adopt(source);
 		if (ret < 0)

@@ -91,13 +91,26 @@ static bool wants(const struct lane_wait *wait, uint32_t seat)
 	    (any || wait->seat == seat || wait->seat == OPEN_ALL_SEATS);
 }
 
+/*
+ * Tuples of partitions wait for their owners: for one whose connection breaks
+ * only the ring may say so.
+ */
+static bool wants_owners(const struct lane_wait *wait)
+{
+	const struct open_source *open = open_source(wait->source);
+
+	return open->keyed && open->may_push &&
+	    wait->seat == open_seats(wait->source);
+}
+
 /* Whether a seat is ready for what the call waits for, or its target gone. */
 static bool seat_is_ready(const struct lane_wait *wait, uint32_t seat)
 {
 	struct open_source *open = open_source(wait->source);
 
-	if (wait->seat == OPEN_NO_SEAT)
-		return open->ends[seat] && open_is_lost(open->ends[seat]);
+	if ((wait->seat == OPEN_NO_SEAT || wants_owners(wait)) &&
+	    open->ends[seat] && open_is_lost(open->ends[seat]))
+		return true;
 	return open->may_push && wants(wait, seat) &&
 	    (open_credit(open, seat) || open_is_lost(open->ends[seat]));
 }
@@ -144,7 +157,7 @@ static bool announce(void *arg, struct notify *notify, bool *unwoken)
 		if (atomic_peek(&end->targets.sleeping) != &notify->self.word)
 			atomic_publish(
 			    &end->targets.sleeping, &notify->self.word);
-		if (wants(wait, i))
+		if (wants(wait, i) || wants_owners(wait))
 			fresh |= dfi__notify_announce(
 			    notify, dfi__writer_wait_word(&end->rings[0]));
 	}
