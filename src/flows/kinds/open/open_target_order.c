@@ -361,6 +361,9 @@ static int find(struct dfi_target *target, uint32_t *ring, bool *later)
 			*ring = i;
 		}
 	}
+	/* A mark that was passed over in front of the first segment. */
+	if (open->n_events)
+		return 0;
 	switch (dfi__ordered_due(&order->core, least)) {
 	case OPEN_DUE_NOTHING:
 		return 0;
