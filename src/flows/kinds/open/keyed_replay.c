@@ -295,6 +295,8 @@ int dfi__replay_await(struct dfi_source *source)
 		until = 0;
 		ret = source_check(source);
 		if (!ret)
+			ret = dfi__open_drop_lost(source);
+		if (!ret)
 			ret = dfi__open_adopt(source);
 		if (ret < 0)
 			return ret;

@@ -588,6 +588,9 @@ int dfi__open_lane_make_room(struct dfi_source *source, uint32_t lane)
 			ret = dfi__source_interrupted(source);
 		if (!ret)
 			ret = dfi__open_await_room(source, room, &until);
+		/* One that is lost has room, as its wait says, for nobody. */
+		if (!ret && open->routed)
+			ret = dfi__open_drop_lost(source);
 		if (ret < 0)
 			return ret;
 	}

@@ -114,6 +114,8 @@ static int make_room(struct dfi_source *source)
 		seat = open_seats(source);
 		ret = source_check(source);
 		if (!ret)
+			ret = dfi__open_drop_lost(source);
+		if (!ret)
 			ret = dfi__open_adopt(source);
 		if (!ret)
 			ret = send_pushed(source);

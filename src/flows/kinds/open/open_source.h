@@ -74,16 +74,18 @@ struct open_source {
 	struct dfi_source **ends; /* of the pairs that were taken, or NULL */
 	struct pair **taken;      /* these pairs */
 	uint32_t n_ends;
-	bool may_push;    /* min_sources and min_targets were there */
-	bool routed;      /* one lane */
-	bool combines;    /* for targets that stay */
-	bool replicates;  /* to all targets */
-	bool goes_on;     /* a full lane, at the same target (open_lanes.c) */
-	bool marks;       /* the call wants room for a mark, at each target */
-	uint32_t chosen;  /* its target, while the lane is open */
-	uint32_t next;    /* where the routing goes on */
-	uint32_t seen;    /* the last of pairs_changes() */
-	uint32_t refused; /* the seat of a call that was, or OPEN_NO_SEAT */
+	bool may_push;   /* min_sources and min_targets were there */
+	bool routed;     /* one lane */
+	bool combines;   /* for targets that stay */
+	bool replicates; /* to all targets */
+	bool goes_on;    /* a full lane, at the same target (open_lanes.c) */
+	bool marks;      /* the call wants room for a mark, at each target */
+	uint32_t chosen; /* its target, while the lane is open */
+	uint32_t next;   /* where the routing goes on */
+	uint32_t seen;   /* the last of pairs_changes() */
+	/* The seat of the call that was, or OPEN_NO_SEAT; marks, seen then. */
+	uint32_t refused, refused_seen;
+	bool refused_mark;
 	char *room;   /* of the lane's segment, if it replicates by copies */
 	char *filled; /* where that segment is, or was */
 	struct open_shared *shared; /* if it moves to shared rings, or NULL */

@@ -79,13 +79,14 @@ bool dfi__open_is_expected(struct dfi_source *source, uint32_t seat)
 struct lane_wait {
 	struct dfi_source *source;
 	uint32_t seat;
+	bool mark; /* at each target */
 };
 
 static bool wants(const struct lane_wait *wait, uint32_t seat)
 {
 	const struct open_source *open = open_source(wait->source);
 	bool any = wait->source->router.routing == DFI_ROUTE_ANY &&
-	    (!open->marks || wait->seat == open_seats(wait->source));
+	    (!wait->mark || wait->seat == open_seats(wait->source));
 
 	return open->ends[seat] && wait->seat != OPEN_NO_SEAT &&
 	    (any || wait->seat == seat || wait->seat == OPEN_ALL_SEATS);
@@ -120,12 +121,15 @@ static bool is_ready(void *arg)
 	struct lane_wait *wait = arg;
 	struct dfi_source *source = wait->source;
 	struct open_source *open = open_source(source);
-	bool ready = source_aborted(source) || source_interrupted(source) ||
+	/* These are for other calls than the one that takes news. */
+	bool for_news = wait->seat == OPEN_NO_SEAT;
+	bool ready = source_aborted(source) ||
+	    (!for_news && source_interrupted(source)) ||
 	    pairs_changes(&open->pairs) != open->seen;
 	uint32_t i;
 
 	keyed_enter(open);
-	if (open->keyed && open->keyed->spill)
+	if (!for_news && open->keyed && open->keyed->spill)
 		ready |= dfi__spill_failed(open);
 	if (!ready && wait->seat == OPEN_ALL_SEATS)
 		ready = dfi__replay_progressed(source);
@@ -134,7 +138,7 @@ static bool is_ready(void *arg)
 	     i++)
 		ready = seat_is_ready(wait, i);
 	keyed_leave(open);
-	if (!ready && open->order && wait->seat != OPEN_NO_SEAT)
+	if (!ready && open->order && !for_news)
 		ready = dfi__open_order_arrived(open);
 	return ready;
 }
@@ -176,7 +180,7 @@ static void arm(void *arg)
 
 	keyed_enter(open);
 	for (i = 0; i < open_seats(wait->source); i++) {
-		if (!wants(wait, i))
+		if (!wants(wait, i) && !(open->ends[i] && wants_owners(wait)))
 			continue;
 		remote = open->ends[i]->rings[0].remote;
 		if (!remote->in_place)
@@ -282,9 +286,12 @@ int64_t dfi__open_evict_overdue(struct dfi_source *source)
 static int dont_wait(
     struct dfi_source *source, struct lane_wait *room, int64_t next)
 {
+	struct open_source *open = open_source(source);
 	struct pairs_wait wait = wait_of(room);
 
-	open_source(source)->refused = room->seat;
+	open->refused = room->seat;
+	open->refused_seen = open->seen;
+	open->refused_mark = room->mark;
 	if (source->notify && dfi__pairs_arm(&wait, source->notify, next))
 		return 0;
 	return dfi__fail_text(
@@ -294,14 +301,22 @@ static int dont_wait(
 bool dfi__open_arm_news(struct dfi_source *source)
 {
 	struct open_source *open = open_source(source);
-	struct lane_wait room = { source, open->refused };
+	struct lane_wait room = { source, open->refused, open->refused_mark };
 	struct pairs_wait wait = wait_of(&room);
+	bool ready;
 
-	if (!source->notify ||
-	    !dfi__pairs_arm(&wait, source->notify, DEADLINE_NEVER))
+	if (!source->notify)
 		return true;
-	/* It may be the notice of the refused call that was taken here. */
-	open->refused = OPEN_NO_SEAT;
+	ready = dfi__pairs_arm(&wait, source->notify, DEADLINE_NEVER);
+	if (pairs_changes(&open->pairs) == open->seen) {
+		/* What has changed may be what the refused call lacked. */
+		if (open->refused != OPEN_NO_SEAT)
+			ready |= open->refused_seen != open->seen;
+		if (!ready)
+			return true;
+		/* Its notice may have been taken here. It gets one more. */
+		open->refused = OPEN_NO_SEAT;
+	}
 	dfi__notify_kick(source->notify);
 	return false;
 }
@@ -310,7 +325,7 @@ bool dfi__open_arm_news(struct dfi_source *source)
 static int await_room(
     struct dfi_source *source, uint32_t seat, int64_t next, int64_t until)
 {
-	struct lane_wait room = { source, seat };
+	struct lane_wait room = { source, seat, open_source(source)->marks };
 	struct pairs_wait wait = wait_of(&room);
 	struct open_source *open = open_source(source);
 	int64_t deadline = source->wait_time.deadline;

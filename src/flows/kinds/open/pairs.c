@@ -345,30 +345,6 @@ static bool is_left_over(
 	    : atomic_peek(&pair->stale) && !may_take(pairs, seat, pair);
 }
 
-static void evict(struct pairs *pairs, uint32_t seat, struct pair *pair)
-{
-	struct eviction eviction = {
-		.role = pairs->seats.other,
-		.seat = seat,
-		.incarnation = pair->incarnation,
-		.why = (enum eviction_why)atomic_peek(&pair->evict),
-	};
-	int ret;
-
-	if (seat_watch_holder(&pairs->seats, seat) != pair->incarnation) {
-		atomic_set(&pair->evict, 0);
-		return;
-	}
-	pthread_mutex_unlock(&pairs->seats.lock);
-	ret = dfi__evict(&pairs->seats, &eviction, clock_now_ns() + MAKE_NS);
-	pthread_mutex_lock(&pairs->seats.lock);
-	/* The owner may have spared it meanwhile. */
-	if (ret < 0)
-		pairs->of[seat].try_at = clock_now_ns() + PAIRS_AGAIN_NS;
-	else
-		atomic_set(&pair->evict, 0);
-}
-
 /* Whether one to be evicted has its seat yet: the pair stays till then. */
 static bool owes_eviction(struct pairs *pairs, uint32_t seat, struct pair *pair)
 {
@@ -386,7 +362,7 @@ static bool look_at(struct pairs *pairs, uint32_t seat, int64_t now)
 	for (i = 0; i < SEAT_PAIRS; i++, pair++) {
 		if (atomic_peek(&pair->evict) &&
 		    now >= pairs->of[seat].try_at) {
-			evict(pairs, seat, pair);
+			dfi__pairs_tend_eviction(pairs, seat, pair);
 			busy = true;
 		}
 		busy |= note_stale(pairs, seat, pair);

@@ -209,6 +209,13 @@ static inline void pairs_spare(struct pair *pair)
 bool dfi__pairs_unmake(struct pairs *pairs, uint32_t seat, struct pair *pair);
 void dfi__pairs_await_unmade(struct pairs *pairs);
 
+/*
+ * For the helper, under the lock, which it gives up in between: evict the peer
+ * of a pair that asks for it, unless this endpoint is out itself by then.
+ */
+void dfi__pairs_tend_eviction(
+    struct pairs *pairs, uint32_t seat, struct pair *pair);
+
 /* How an owner waits for its pairs. */
 struct pairs_wait {
 	struct wait_policy *policy;

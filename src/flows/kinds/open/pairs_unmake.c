@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How pairs that are retired are closed; see pairs.h. */
+/* How pairs that are retired are closed, and peers evicted; see pairs.h. */
 #include "pairs.h"
 
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/thread.h"
 #include "flows/members/eviction.h"
+
+/* How long it tries to evict one. */
+#define EVICT_NS (INT64_C(2) * NS_PER_S)
 
 struct unmaker {
 	pthread_t thread;
@@ -114,4 +117,47 @@ void dfi__pairs_evict_broken(
 	pairs->of[seat].try_at = clock_now_ns() + PAIRS_AGAIN_NS;
 	pthread_mutex_unlock(&pairs->seats.lock);
 	dfi__pairs_evict(pairs, pair, EVICTION_BROKEN);
+}
+
+/* ---- Eviction ---------------------------------------------------------- */
+
+/* One that has lost its own seat may be the one that was cut off. */
+static bool may_evict(
+    const struct pairs *pairs, uint32_t seat, const struct pair *pair)
+{
+	return !pairs->seats.seats.evicted && atomic_peek(&pair->evict) &&
+	    seat_watch_holder(&pairs->seats, seat) == pair->incarnation;
+}
+
+void dfi__pairs_tend_eviction(
+    struct pairs *pairs, uint32_t seat, struct pair *pair)
+{
+	int64_t deadline = clock_now_ns() + EVICT_NS;
+	struct eviction eviction = {
+		.role = pairs->seats.other,
+		.seat = seat,
+		.incarnation = pair->incarnation,
+		.why = (enum eviction_why)atomic_peek(&pair->evict),
+	};
+	bool is_due;
+	int ret;
+
+	if (!may_evict(pairs, seat, pair)) {
+		atomic_set(&pair->evict, 0);
+		return;
+	}
+	pthread_mutex_unlock(&pairs->seats.lock);
+	ret = dfi__eviction_begin(&pairs->seats, &eviction, deadline);
+	pthread_mutex_lock(&pairs->seats.lock);
+	is_due = !ret && may_evict(pairs, seat, pair);
+	pthread_mutex_unlock(&pairs->seats.lock);
+	if (!ret)
+		ret = dfi__eviction_end(
+		    &pairs->seats, &eviction, is_due, deadline);
+	pthread_mutex_lock(&pairs->seats.lock);
+	/* The owner may have spared it meanwhile. */
+	if (ret < 0)
+		pairs->of[seat].try_at = clock_now_ns() + PAIRS_AGAIN_NS;
+	else
+		atomic_set(&pair->evict, 0);
 }
