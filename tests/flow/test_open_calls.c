@@ -434,10 +434,9 @@ Test(open_any, a_mark_waits_for_each_target)
 	const void *tuple;
 
 	assert_error(dfi_source_mark(s, 1), -ETIMEDOUT, "the ring of target 1");
-	while (dfi_target_consume(idle, &tuple) == 1)
-		;
+	/* Over a network tuples and room are on their way. */
 	while (dfi_source_mark(s, 1))
-		cr_assert_eq(dfi_target_consume(idle, &tuple), -EAGAIN);
+		(void)dfi_target_consume(idle, &tuple);
 	close_source(s);
 	finish();
 	drain(takes, 0);
@@ -453,11 +452,11 @@ Test(open_any, a_nonblocking_mark_says_that_a_ring_is_full)
 
 	cr_assert_geq(fd, 0);
 	cr_assert_eq(dfi_source_mark(s, 1), -EAGAIN);
-	while (dfi_target_consume(idle, &tuple) == 1)
-		;
-	await_fd(fd);
-	while (dfi_source_mark(s, 1))
+	do {
+		while (dfi_target_consume(idle, &tuple) == 1)
+			;
 		await_fd(fd);
+	} while (dfi_source_mark(s, 1));
 	close_source(s);
 	finish();
 	drain(takes, 0);
