@@ -4,6 +4,8 @@
  * order, which is the same at all targets (K6 in docs/open-flows.md).
  */
 #include <dfi/mark.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "open_help.h"
@@ -479,34 +481,89 @@ struct life {
 	uint64_t of, marked;
 };
 
-static void step(struct life *life, uint32_t seat, unsigned *seed, uint64_t *n)
+static struct records records[3];
+
+/* One thread has all: while a source waits, its targets take what is there. */
+static bool refused(int ret, struct dfi_target *t[2])
+{
+	cr_assert(ret == 0 || ret == -EAGAIN, "%s", dfi_errmsg());
+	drain(t[0], &records[0]);
+	if (ret)
+		drain(t[1], &records[1]);
+	return ret;
+}
+
+static void try_mark(struct life *life, struct dfi_target *t[2])
+{
+	life->marked++;
+	while (refused(dfi_source_mark(life->source, life->marked), t))
+		yield_times(10);
+}
+
+static void try_send(struct life *life, uint64_t n, struct dfi_target *t[2])
+{
+	struct kv kv = { .key = life->of, .val = n };
+
+	while (refused(dfi_source_push(life->source, &kv), t))
+		yield_times(10);
+	while (refused(dfi_source_flush(life->source), t))
+		yield_times(10);
+}
+
+static _Atomic bool closing;
+
+static void *close_it(void *source)
+{
+	intptr_t ret = dfi_source_close(source);
+
+	atomic_store(&closing, false);
+	return (void *)ret;
+}
+
+/* It may wait for a view, for which its targets must take what is there. */
+static void close_life(struct life *life, struct dfi_target *t[2])
+{
+	pthread_t thread;
+	void *ret;
+
+	atomic_store(&closing, true);
+	cr_assert_eq(pthread_create(&thread, NULL, close_it, life->source), 0);
+	while (atomic_load(&closing)) {
+		(void)refused(-EAGAIN, t);
+		yield_times(10);
+	}
+	pthread_join(thread, &ret);
+	cr_assert_eq(ret, NULL, "%ld", (long)(intptr_t)ret);
+	life->source = NULL;
+}
+
+static void step(struct life *life, uint32_t seat, unsigned *seed, uint64_t *n,
+    struct dfi_target *t[2])
 {
 	unsigned what = (unsigned)rand_r(seed) % 16;
 
 	if (!life->source) {
 		*life = (struct life){
-			.source = source(seat),
+			.source = open_source(rig.dfi, "f", seat, DFI_NONBLOCK),
 			.of = ++*n,
 			.marked = life->marked,
 		};
 	} else if (what == 0) {
-		close_source(life->source);
-		life->source = NULL;
+		close_life(life, t);
 	} else if (what == 1) {
 		dfi_source_abort(life->source);
 		cr_assert_eq(dfi_source_close(life->source), -ECANCELED);
 		life->source = NULL;
 	} else if (what < 8) {
-		life->marked += 1 + (unsigned)rand_r(seed) % 4;
-		mark(life->source, life->marked);
+		life->marked += (unsigned)rand_r(seed) % 4;
+		try_mark(life, t);
 	} else {
-		send_one(life->source, life->of, ++*n);
+		try_send(life, ++*n, t);
 	}
 }
 
 static void run_random(unsigned seed)
 {
-	static struct records records[3];
 	struct life lives[SEATS] = { { .source = NULL } };
 	struct dfi_target *t[3];
 	uint64_t n = 0;
@@ -518,7 +575,7 @@ static void run_random(unsigned seed)
 	records[0].n = records[1].n = records[2].n = 0;
 	for (i = 0; i < 120; i++) {
 		seat = (unsigned)rand_r(&seed) % SEATS;
-		step(&lives[seat], seat, &seed, &n);
+		step(&lives[seat], seat, &seed, &n, t);
 		drain(t[0], &records[0]);
 		/* This one is behind. */
 		if (i % 4 == 3 || !lives[seat].source)
@@ -526,7 +583,7 @@ static void run_random(unsigned seed)
 	}
 	for (seat = 0; seat < SEATS; seat++)
 		if (lives[seat].source)
-			close_source(lives[seat].source);
+			close_life(&lives[seat], t);
 	finish();
 	drain_to_end(t[0], &records[0]);
 	drain_to_end(t[1], &records[1]);
